@@ -1,0 +1,42 @@
+/**
+ * Time, as everything in the product sees it: the one module that touches the real clocks and
+ * timers. A simulation passes another `Clock`. Durations are on the monotonic clock; what the
+ * store judges (leases, expiries) is on the store's clock and never read here.
+ */
+
+export interface Timer {
+  /** Idempotent; after it returns the callback never runs. */
+  cancel(): void;
+}
+
+export interface Clock {
+  /** Milliseconds since the Unix epoch, UTC. */
+  wallMs(): number;
+  /** Milliseconds on a clock that never goes back, the same for all threads of the machine. */
+  monotonicMs(): number;
+  /** Calls `callback` once after `delayMs`. A pending timer does not keep the process alive. */
+  schedule(callback: () => void, delayMs: number): Timer;
+  /** Calls `callback` after everything that has already arrived in this turn of the event loop. */
+  afterTurn(callback: () => void): void;
+}
+
+export const systemClock: Clock = {
+  wallMs: () => Date.now(),
+  monotonicMs: () => {
+    const [seconds, nanoseconds] = process.hrtime();
+    return seconds * 1000 + nanoseconds / 1e6;
+  },
+  schedule: (callback, delayMs) => {
+    const timer = setTimeout(callback, delayMs);
+    timer.unref();
+    return { cancel: () => clearTimeout(timer) };
+  },
+  afterTurn: (callback) => {
+    setImmediate(callback);
+  },
+};
+
+/** Resolves after `delayMs` on that clock. */
+export function delay(clock: Clock, delayMs: number): Promise<void> {
+  return new Promise((resolve) => clock.schedule(resolve, delayMs));
+}

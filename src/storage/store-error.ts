@@ -1,0 +1,27 @@
+/** The errors of the storage seam. */
+import { CodedError } from '../runtime/failure.js';
+
+export const STORE_CODES = [
+  /** The store cannot be reached or written. Nothing of the call was done. Retry later. */
+  'store_unavailable',
+  /** The commit was sent and its answer was lost. The next catch-up tells. */
+  'outcome_unknown',
+  /** The position is not of the store's history (a restore, a failover). Replay from zero. */
+  'history_changed',
+  /** The store refused a statement of the unit. Nothing was written. */
+  'write_refused',
+  /** A record, format or schema that this binary does not know. Use a newer binary. */
+  'incompatible',
+] as const;
+export type StoreCode = (typeof STORE_CODES)[number];
+
+export class StoreError extends CodedError {
+  constructor(
+    override readonly code: StoreCode,
+    message: string,
+    options: { cause?: unknown; retryAfterSeconds?: number } = {},
+  ) {
+    super(code, message, options);
+    this.name = 'StoreError';
+  }
+}
