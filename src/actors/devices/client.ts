@@ -1,0 +1,63 @@
+/** Typed functions with which the rest of the process asks the devices actor. */
+import { askForValue, type ActorRef, type AnswerSink, type AskOptions } from '../../runtime/ask.js';
+import type {
+  DevicePage,
+  DeviceReads,
+  DeviceView,
+  DeviceWrites,
+  Enroll,
+  Enrolled,
+  ListDevices,
+  MintedToken,
+  MintToken,
+  Revoke,
+  Rotate,
+  Rotated,
+  VoidedTokens,
+  VoidTokens,
+} from './messages.js';
+
+export const DEVICES_ACTOR = 'devices';
+
+type Kinds = DeviceReads & DeviceWrites;
+
+export class DevicesClient {
+  constructor(private readonly ref: ActorRef) {}
+
+  /**
+   * The hot path. The sink gets a packed answer (`allowedId`, `allowedUser`) or a `Failure`:
+   * `device_unknown`, `device_revoked`, or a code of the runtime or the store.
+   */
+  authenticate(credentialDigest: string, sink: AnswerSink): void {
+    this.ref.ask('authenticate', credentialDigest, sink);
+  }
+  list(page: ListDevices): Promise<DevicePage> {
+    return this.value('list', page);
+  }
+  get(id: string): Promise<DeviceView> {
+    return this.value('get', { id });
+  }
+  mintToken(input: MintToken): Promise<MintedToken> {
+    return this.value('mintToken', input);
+  }
+  voidTokens(input: VoidTokens): Promise<VoidedTokens> {
+    return this.value('voidTokens', input, { operator: true });
+  }
+  enroll(input: Enroll): Promise<Enrolled> {
+    return this.value('enroll', input);
+  }
+  revoke(input: Revoke): Promise<DeviceView> {
+    return this.value('revoke', input, { operator: true });
+  }
+  rotate(input: Rotate): Promise<Rotated> {
+    return this.value('rotate', input);
+  }
+
+  private value<Kind extends keyof Kinds>(
+    kind: Kind,
+    payload: Kinds[Kind]['payload'],
+    options?: AskOptions,
+  ): Promise<Kinds[Kind]['answer']> {
+    return askForValue(this.ref, kind, payload, options);
+  }
+}

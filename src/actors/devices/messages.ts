@@ -1,0 +1,139 @@
+/** What the devices actor can be asked, as data. Kinds are the keys of these two maps. */
+
+/** An `Idempotency-Key` as the front thread passes it on. */
+export interface Idempotency {
+  /** Who asks: `admin:<name>`, `enrollment:<token digest>` or `device:<id>`. */
+  readonly principal: string;
+  /** Method, path and the client's key, joined by a space. */
+  readonly call: string;
+  /** HMAC of the canonical body, hexadecimal. */
+  readonly bodyHmac: string;
+}
+
+/** Who is behind a call that devices and admins may both make. */
+export type Caller =
+  | { readonly kind: 'admin'; readonly name: string }
+  | { readonly kind: 'device'; readonly credentialDigest: string };
+
+export interface MintToken {
+  readonly user: string;
+  readonly ttlSeconds: number;
+  readonly by: string;
+  readonly idempotency?: Idempotency;
+}
+export interface MintedToken {
+  readonly token: string;
+  readonly expiresAtMs: number;
+}
+export interface VoidTokens {
+  readonly user: string;
+  readonly by: string;
+  readonly idempotency?: Idempotency;
+}
+/** Every token of the user minted at or before this time is void. */
+export interface VoidedTokens {
+  readonly voidedUpToMs: number;
+}
+export interface Enroll {
+  /** SHA-256 of the token, as `digestOf` makes it. */
+  readonly tokenDigest: string;
+  readonly name: string;
+  readonly platform: string;
+  /** base64url of the raw Ed25519 public key; the proof was verified before this is sent. */
+  readonly deviceKey?: string;
+  readonly idempotency?: Idempotency;
+}
+export interface Enrolled {
+  readonly device: DeviceView;
+  readonly credential: string;
+}
+export interface Revoke {
+  readonly id: string;
+  readonly reason: string;
+  readonly by: string;
+  readonly idempotency?: Idempotency;
+}
+export interface Rotate {
+  readonly id: string;
+  readonly overlapSeconds: number;
+  readonly caller: Caller;
+  readonly idempotency?: Idempotency;
+}
+export interface Rotated {
+  readonly credential: string;
+}
+/** The first authentication of a device whose enrolment could still be asked for again. */
+export interface ConfirmFirstUse {
+  readonly credentialDigest: string;
+}
+export interface ListDevices {
+  readonly limit: number;
+  /** Ordinal of the last device of the page before; 0 for the first page. */
+  readonly after: number;
+  readonly user?: string;
+}
+export interface DevicePage {
+  readonly items: readonly DeviceView[];
+  /** Ordinal to go on after; absent on the last page. */
+  readonly next?: number;
+  readonly epoch: string;
+}
+export interface GetDevice {
+  readonly id: string;
+}
+export interface DeviceView {
+  readonly id: string;
+  readonly user: string;
+  readonly name: string;
+  readonly platform: string;
+  readonly enrolledAtMs: number;
+  readonly revokedAtMs?: number;
+  readonly revokedReason?: string;
+  /** Exact to a minute. */
+  readonly lastSeenAtMs?: number;
+}
+
+/** Reads: the payload and the answer of each kind. */
+export interface DeviceReads {
+  /** The credential's digest in; `AllowedDevice` packed by `packAllowed` out. */
+  authenticate: { payload: string; answer: string };
+  list: { payload: ListDevices; answer: DevicePage };
+  get: { payload: GetDevice; answer: DeviceView };
+}
+/** Writes: the payload and the answer of each kind. */
+export interface DeviceWrites {
+  mintToken: { payload: MintToken; answer: MintedToken };
+  voidTokens: { payload: VoidTokens; answer: VoidedTokens };
+  enroll: { payload: Enroll; answer: Enrolled };
+  revoke: { payload: Revoke; answer: DeviceView };
+  rotate: { payload: Rotate; answer: Rotated };
+  confirmFirstUse: { payload: ConfirmFirstUse; answer: string };
+}
+
+/** Codes that the devices actor answers with, beside those of the runtime and the store. */
+export const DEVICE_CODES = [
+  'device_unknown',
+  'device_revoked',
+  'device_not_found',
+  'enrollment_token_invalid',
+  'rotation_refused',
+  'not_own_device',
+  'idempotency_mismatch',
+  'idempotency_in_progress',
+  'replay_superseded',
+] as const;
+export type DeviceCode = (typeof DEVICE_CODES)[number];
+
+/** Length of `dev_` and a UUID: where a packed answer splits. */
+const DEVICE_ID_LENGTH = 40;
+
+/** The answer to `authenticate` as one string, since one string is the cheapest thing to send. */
+export function packAllowed(id: string, user: string): string {
+  return id + user;
+}
+export function allowedId(packed: string): string {
+  return packed.slice(0, DEVICE_ID_LENGTH);
+}
+export function allowedUser(packed: string): string {
+  return packed.slice(DEVICE_ID_LENGTH);
+}
