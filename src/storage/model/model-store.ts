@@ -1,0 +1,164 @@
+/**
+ * One replica's or thread's handle on a `ModelDatabase`, with hooks through which a simulation
+ * delays, refuses or loses operations. Without hooks a catch-up is synchronous.
+ */
+import { StoreError } from '../store-error.js';
+import type {
+  CatchUp, Changes, Committed, DocumentKey, KeyValue, KvEntry, Locked, Position, Store,
+  StoredDocument, StoredRecord, UnitOfWork,
+} from '../store.js';
+import type { ModelDatabase } from './model-database.js';
+
+export type ModelOperation =
+  | 'replay' | 'catchUp' | 'commit' | 'kv' | 'documents' | 'counters' | 'sightings' | 'sweep'
+  | 'replaceEpoch';
+
+/**
+ * Called around each operation, which itself is one indivisible step between the two. A promise
+ * delays, a throw is what the caller gets: thrown by `before`, nothing was done
+ * (`store_unavailable`); thrown by `after`, all was done and the answer is lost
+ * (`outcome_unknown`).
+ */
+export interface ModelHooks {
+  before?(operation: ModelOperation): void | Promise<void>;
+  after?(operation: ModelOperation): void | Promise<void>;
+}
+
+export class ModelStore implements Store {
+  readonly backend = 'model';
+  readonly kv: KeyValue;
+  private closed = false;
+
+  constructor(
+    private readonly database: ModelDatabase,
+    private readonly hooks: ModelHooks = {},
+  ) {
+    this.kv = this.keyValue();
+  }
+
+  async replay(
+    streams: readonly string[],
+    onRecords: (records: readonly StoredRecord[]) => void,
+  ): Promise<Position> {
+    return this.run('replay', () => this.database.replay(streams, onRecords));
+  }
+
+  catchUp(position: Position): CatchUp | Promise<CatchUp> {
+    return this.run('catchUp', () => this.database.catchUp(position));
+  }
+
+  async commit(unit: UnitOfWork, decide: (locked: Locked) => Changes): Promise<Committed> {
+    return this.run('commit', () => this.database.commit(unit, decide));
+  }
+
+  async documents(keys: readonly DocumentKey[]): Promise<StoredDocument[]> {
+    return this.run('documents', () => {
+      const nowMs = this.database.nowMs();
+      const found = keys.map((key) => this.database.tables.document(key, nowMs));
+      return found.filter((document) => document !== undefined);
+    });
+  }
+
+  async listDocuments(kind: string, afterId: string, limit: number): Promise<StoredDocument[]> {
+    return this.run('documents', () =>
+      this.database.tables.list(kind, afterId, limit, this.database.nowMs()));
+  }
+
+  async counters(keys: readonly string[]): Promise<Map<string, number>> {
+    return this.run('counters', () => {
+      const found = new Map<string, number>();
+      for (const key of keys) {
+        const counter = this.database.tables.counter(key, this.database.nowMs());
+        if (counter !== undefined) found.set(key, counter.value);
+      }
+      return found;
+    });
+  }
+
+  async recordSightings(seenAtMs: ReadonlyMap<string, number>): Promise<void> {
+    return this.run('sightings', () => {
+      for (const [id, atMs] of seenAtMs) this.database.tables.see(id, atMs);
+    });
+  }
+
+  async sightings(ids: readonly string[]): Promise<Map<string, number>> {
+    return this.run('sightings', () => {
+      const found = new Map<string, number>();
+      for (const id of ids) {
+        const atMs = this.database.tables.seenAtMs(id);
+        if (atMs !== undefined) found.set(id, atMs);
+      }
+      return found;
+    });
+  }
+
+  async sweep(limit: number): Promise<number> {
+    return this.run('sweep', () => this.database.tables.sweep(limit, this.database.nowMs()));
+  }
+
+  async replaceEpoch(seenEpoch: string): Promise<string> {
+    return this.run('replaceEpoch', () => this.database.replaceEpoch(seenEpoch));
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+  }
+
+  private keyValue(): KeyValue {
+    const { database } = this;
+    const expiry = (ttlMs: number | null): number | null =>
+      ttlMs === null ? null : database.nowMs() + ttlMs;
+    const value = (key: string): string | undefined =>
+      database.tables.value(key, database.nowMs())?.value;
+    const remove = (key: string): void =>
+      void database.tables.changeValue({ op: 'delete', key }, database.nowMs());
+    const put = (op: 'put' | 'add', key: string, text: string, ttlMs: number | null): boolean =>
+      database.tables.changeValue(
+        { op, key, value: text, expiresAtMs: expiry(ttlMs) }, database.nowMs());
+    const run = async <T>(step: () => T): Promise<T> => this.run('kv', step);
+    return {
+      get: (keys) => run(() => {
+        const found = new Map<string, KvEntry>();
+        for (const key of keys) {
+          const entry = database.tables.value(key, database.nowMs());
+          if (entry !== undefined) found.set(key, entry);
+        }
+        return found;
+      }),
+      put: (key, text, ttlMs) => run(() => void put('put', key, text, ttlMs)),
+      add: (key, text, ttlMs) => run(() => put('add', key, text, ttlMs)),
+      take: (key) => run(() => {
+        const taken = value(key);
+        remove(key);
+        return taken;
+      }),
+      delete: (key) => run(() => remove(key)),
+      tryLock: (key, owner, ttlMs) => run(() => {
+        const holder = value(key);
+        return (holder === undefined || holder === owner) && put('put', key, owner, ttlMs);
+      }),
+      unlock: (key, owner) => run(() => {
+        const own = value(key) === owner;
+        if (own) remove(key);
+        return own;
+      }),
+      raise: (key, to, ttlMs) => run(() => {
+        database.tables.changeValue(
+          { op: 'raise', key, to, expiresAtMs: expiry(ttlMs) }, database.nowMs());
+        return Number(value(key));
+      }),
+    };
+  }
+
+  /** The hook before, the step, the hook after: in one turn when no hook returns a promise. */
+  private run<T>(operation: ModelOperation, step: () => T): T | Promise<T> {
+    const before = this.hooks.before?.(operation);
+    const act = (): T | Promise<T> => {
+      if (this.closed) throw new StoreError('store_unavailable', 'The store is closed.');
+      const result = step();
+      const after = this.hooks.after?.(operation);
+      return after === undefined ? result : after.then(() => result);
+    };
+    return before === undefined ? act() : before.then(act);
+  }
+}
