@@ -60,3 +60,10 @@ export function toFailure(error: unknown): Failure {
   if (error instanceof CodedError) return failure(error.code, error.message, error.retryAfterSeconds);
   return failure('internal_error');
 }
+
+/** An error's own text and those of its causes, for the log. */
+export function describe(error: unknown): string {
+  if (!(error instanceof Error)) return 'a value that is not an Error was thrown';
+  const own = error.stack ?? `${error.name}: ${error.message}`;
+  return error.cause === undefined ? own : `${own}\ncaused by ${describe(error.cause)}`;
+}

@@ -1,14 +1,7 @@
 /** What the devices actor can be asked, as data. Kinds are the keys of these two maps. */
+import type { Idempotency } from '../idempotency.js';
 
-/** An `Idempotency-Key` as the front thread passes it on. */
-export interface Idempotency {
-  /** Who asks: `admin:<name>`, `enrollment:<token digest>` or `device:<id>`. */
-  readonly principal: string;
-  /** Method, path and the client's key, joined by a space. */
-  readonly call: string;
-  /** HMAC of the canonical body, hexadecimal. */
-  readonly bodyHmac: string;
-}
+export type { Idempotency };
 
 /** Who is behind a call that devices and admins may both make. */
 export type Caller =

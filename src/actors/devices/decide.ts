@@ -1,0 +1,289 @@
+/**
+ * What each write means: pure decisions on the overlay. Every function first finds out whether it
+ * may, throwing a `CodedError` if not, and only then changes the overlay.
+ */
+import { CodedError } from '../../runtime/failure.js';
+import { uuidV7 } from '../../runtime/random.js';
+import {
+  idempotencyChange,
+  idempotencyKvKey,
+  storedAnswer,
+  superseded,
+  type Idempotency,
+} from '../idempotency.js';
+import { digestOf, mintSecret } from '../secrets.js';
+import { packAllowed } from './messages.js';
+import type {
+  Caller,
+  ConfirmFirstUse,
+  DeviceView,
+  DeviceWrites,
+  Enroll,
+  Enrolled,
+  MintedToken,
+  MintToken,
+  Revoke,
+  Rotate,
+  Rotated,
+  VoidedTokens,
+  VoidTokens,
+} from './messages.js';
+import type { DevicesOverlay } from './overlay.js';
+import type { Device, Revocation } from './state.js';
+
+/** What is stored of an enrolment token, under its digest, until it expires. */
+interface TokenRow {
+  readonly user: string;
+  readonly mintedAtMs: number;
+  readonly expiresAtMs: number;
+  /** Set when it was redeemed; by whom it may be asked for again. */
+  readonly spent?: { readonly deviceId: string; readonly deviceKey?: string };
+  /** The idempotent call that minted it, which must not mint another once it is spent. */
+  readonly mintedBy?: { readonly key: string; readonly bodyHmac: string };
+}
+/** What an idempotency row keeps of a call that minted a secret. */
+interface MintedBefore {
+  readonly tokenDigest: string;
+  readonly row: TokenRow;
+}
+interface CredentialBefore {
+  readonly deviceId: string;
+  readonly digest: string;
+}
+
+export function enrollmentTokenKvKey(tokenDigest: string): string {
+  return `enrollment-token/${tokenDigest}`;
+}
+
+/** The KV rows that a write's decision reads. */
+export function kvKeysOf(kind: string, payload: unknown): string[] {
+  const { idempotency } = payload as { idempotency?: Idempotency };
+  const keys = idempotency ? [idempotencyKvKey(idempotency)] : [];
+  if (kind === 'enroll') keys.push(enrollmentTokenKvKey((payload as Enroll).tokenDigest));
+  return keys;
+}
+
+export const decideWrite: {
+  [Kind in keyof DeviceWrites]: (
+    overlay: DevicesOverlay,
+    payload: DeviceWrites[Kind]['payload'],
+  ) => DeviceWrites[Kind]['answer'];
+} = { mintToken, voidTokens, enroll, revoke, rotate, confirmFirstUse };
+
+function mintToken(overlay: DevicesOverlay, input: MintToken): MintedToken {
+  const { nowMs } = overlay;
+  const before = remembered<MintedBefore>(overlay, input.idempotency);
+  if (before && before.row.expiresAtMs <= nowMs) throw superseded();
+  const token = mintSecret('enroll', overlay.random);
+  const tokenDigest = digestOf(token);
+  const row: TokenRow = before?.row ?? {
+    user: input.user,
+    mintedAtMs: Math.max(nowMs, overlay.voidedUpToMs(input.user) + 1),
+    expiresAtMs: nowMs + input.ttlSeconds * 1000,
+    ...(input.idempotency
+      ? {
+          mintedBy: {
+            key: idempotencyKvKey(input.idempotency),
+            bodyHmac: input.idempotency.bodyHmac,
+          },
+        }
+      : {}),
+  };
+  if (before) overlay.changeKv({ op: 'delete', key: enrollmentTokenKvKey(before.tokenDigest) });
+  putToken(overlay, tokenDigest, row);
+  remember(overlay, input.idempotency, { tokenDigest, row } satisfies MintedBefore);
+  return { token, expiresAtMs: row.expiresAtMs };
+}
+
+function putToken(overlay: DevicesOverlay, tokenDigest: string, row: TokenRow): void {
+  const key = enrollmentTokenKvKey(tokenDigest);
+  const value = JSON.stringify(row);
+  overlay.changeKv({ op: 'put', key, value, expiresAtMs: row.expiresAtMs });
+}
+
+function voidTokens(overlay: DevicesOverlay, input: VoidTokens): VoidedTokens {
+  const before = remembered<VoidedTokens>(overlay, input.idempotency);
+  if (before) return before;
+  const voidedUpToMs = Math.max(overlay.nowMs, overlay.voidedUpToMs(input.user));
+  overlay.voidTokens(input.user, voidedUpToMs);
+  remember(overlay, input.idempotency, { voidedUpToMs });
+  return { voidedUpToMs };
+}
+
+function enroll(overlay: DevicesOverlay, input: Enroll): Enrolled {
+  const before = remembered<CredentialBefore>(overlay, input.idempotency);
+  const row = tokenRow(overlay, input.tokenDigest);
+  if (row.spent) {
+    const sameKey = row.spent.deviceKey !== undefined && row.spent.deviceKey === input.deviceKey;
+    const sameCall = before !== undefined && before.deviceId === row.spent.deviceId;
+    if (!sameKey && !sameCall) throw tokenInvalid();
+    return enrollAgain(overlay, input, row.spent.deviceId);
+  }
+  const credential = mintSecret('device', overlay.random);
+  const device: Device = {
+    ordinal: overlay.nextOrdinal(),
+    id: `dev_${uuidV7(overlay.random, overlay.nowMs)}`,
+    user: row.user,
+    name: input.name,
+    platform: input.platform,
+    enrolledAtMs: overlay.nowMs,
+    digest: digestOf(credential),
+    previousDigest: undefined,
+    previousUntilMs: 0,
+    unconfirmed: input.deviceKey !== undefined || input.idempotency !== undefined,
+  };
+  overlay.putDevice(device);
+  const spent = {
+    deviceId: device.id,
+    ...(input.deviceKey === undefined ? {} : { deviceKey: input.deviceKey }),
+  };
+  putToken(overlay, input.tokenDigest, { ...row, spent });
+  if (row.mintedBy) {
+    const { key, bodyHmac } = row.mintedBy;
+    overlay.changeKv(idempotencyChange(key, { bodyHmac, superseded: true }, overlay.nowMs));
+  }
+  rememberCredential(overlay, input.idempotency, device);
+  return { device: viewOf(device, undefined), credential };
+}
+
+/** The answer to the first redemption was lost: the same device, with a rotated credential. */
+function enrollAgain(overlay: DevicesOverlay, input: Enroll, deviceId: string): Enrolled {
+  const device = overlay.device(deviceId);
+  if (!device?.unconfirmed || overlay.revocation(deviceId)) throw tokenInvalid();
+  const credential = mintSecret('device', overlay.random);
+  const renewed: Device = { ...device, digest: digestOf(credential) };
+  overlay.putDevice(renewed);
+  rememberCredential(overlay, input.idempotency, renewed);
+  return { device: viewOf(renewed, undefined), credential };
+}
+
+/** A live token's row. Expiry is the store's to judge; a void is ours. */
+function tokenRow(overlay: DevicesOverlay, tokenDigest: string): TokenRow {
+  const entry = overlay.kv(enrollmentTokenKvKey(tokenDigest));
+  if (!entry) throw tokenInvalid();
+  const row = JSON.parse(entry.value) as TokenRow;
+  if (row.expiresAtMs <= overlay.nowMs) throw tokenInvalid();
+  if (row.mintedAtMs <= overlay.voidedUpToMs(row.user)) throw tokenInvalid();
+  return row;
+}
+
+function tokenInvalid(): CodedError {
+  return new CodedError('enrollment_token_invalid', 'The token is unknown, spent, void or expired.');
+}
+
+function revoke(overlay: DevicesOverlay, input: Revoke): DeviceView {
+  const before = remembered<DeviceView>(overlay, input.idempotency);
+  if (before) return before;
+  const device = knownDevice(overlay, input.id);
+  const { id, reason, by } = input;
+  const already = overlay.revocation(id);
+  const revocation: Revocation = already ?? { id, reason, by, atMs: overlay.nowMs };
+  if (!already) overlay.revoke(revocation);
+  const view = viewOf(device, revocation);
+  remember(overlay, input.idempotency, view);
+  return view;
+}
+
+function rotate(overlay: DevicesOverlay, input: Rotate): Rotated {
+  const device = rotatedDevice(overlay, input.caller, input.id);
+  const before = remembered<CredentialBefore>(overlay, input.idempotency);
+  if (before && before.digest !== device.digest) throw superseded();
+  if (!before && !isCurrent(input.caller, device)) {
+    throw new CodedError('rotation_refused', 'An old credential cannot start another rotation.');
+  }
+  const credential = mintSecret('device', overlay.random);
+  const digest = digestOf(credential);
+  const replaced = before
+    ? {}
+    : overlapOf(device.digest, input.overlapSeconds, overlay.nowMs);
+  const rotated: Device = { ...device, ...replaced, digest, unconfirmed: false };
+  overlay.putDevice(rotated);
+  rememberCredential(overlay, input.idempotency, rotated);
+  return { credential };
+}
+
+function overlapOf(
+  digest: string,
+  overlapSeconds: number,
+  nowMs: number,
+): Pick<Device, 'previousDigest' | 'previousUntilMs'> {
+  if (overlapSeconds === 0) return { previousDigest: undefined, previousUntilMs: 0 };
+  return { previousDigest: digest, previousUntilMs: nowMs + overlapSeconds * 1000 };
+}
+
+function rotatedDevice(overlay: DevicesOverlay, caller: Caller, id: string): Device {
+  if (caller.kind === 'device') {
+    const own = overlay.deviceByCredential(caller.credentialDigest);
+    if (!own) throw new CodedError('device_unknown', 'No device has this credential.');
+    if (overlay.revocation(own.id)) throw revoked();
+    if (own.id !== id) throw new CodedError('not_own_device', 'A device may rotate only itself.');
+    return own;
+  }
+  const device = knownDevice(overlay, id);
+  if (overlay.revocation(id)) throw revoked();
+  return device;
+}
+
+function isCurrent(caller: Caller, device: Device): boolean {
+  return caller.kind === 'admin' || caller.credentialDigest === device.digest;
+}
+
+function confirmFirstUse(overlay: DevicesOverlay, input: ConfirmFirstUse): string {
+  const device = overlay.deviceByCredential(input.credentialDigest);
+  if (!device) throw new CodedError('device_unknown', 'No device has this credential.');
+  if (overlay.revocation(device.id)) throw revoked();
+  if (device.unconfirmed) overlay.putDevice({ ...device, unconfirmed: false });
+  return packAllowed(device.id, device.user);
+}
+
+function knownDevice(overlay: DevicesOverlay, id: string): Device {
+  const device = overlay.device(id);
+  if (!device) throw new CodedError('device_not_found', 'There is no device with this id.');
+  return device;
+}
+
+function revoked(): CodedError {
+  return new CodedError('device_revoked', 'The device was revoked.');
+}
+
+function remembered<Answer>(
+  overlay: DevicesOverlay,
+  idempotency: Idempotency | undefined,
+): Answer | undefined {
+  if (!idempotency) return undefined;
+  return storedAnswer<Answer>(idempotency, overlay.kv(idempotencyKvKey(idempotency)));
+}
+
+function remember(
+  overlay: DevicesOverlay,
+  idempotency: Idempotency | undefined,
+  answer: unknown,
+): void {
+  if (!idempotency) return;
+  const row = { bodyHmac: idempotency.bodyHmac, answer };
+  overlay.changeKv(idempotencyChange(idempotencyKvKey(idempotency), row, overlay.nowMs));
+}
+
+function rememberCredential(
+  overlay: DevicesOverlay,
+  idempotency: Idempotency | undefined,
+  device: Device,
+): void {
+  remember(overlay, idempotency, {
+    deviceId: device.id,
+    digest: device.digest,
+  } satisfies CredentialBefore);
+}
+
+/** A device as callers see it. */
+export function viewOf(device: Device, revocation: Revocation | undefined): DeviceView {
+  const { id, user, name, platform, enrolledAtMs } = device;
+  return {
+    id,
+    user,
+    name,
+    platform,
+    enrolledAtMs,
+    ...(revocation ? { revokedAtMs: revocation.atMs, revokedReason: revocation.reason } : {}),
+  };
+}

@@ -1,0 +1,99 @@
+/**
+ * One batch of writes, decided on copies laid over the state: nothing here touches the view, and
+ * all of it is thrown away if the commit fails.
+ */
+import type { Random } from '../../runtime/random.js';
+import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
+import type { Format } from '../../storage/envelope.js';
+import {
+  isLiveCredential,
+  toAppend,
+  type Device,
+  type DevicesRecord,
+  type DevicesState,
+  type Revocation,
+} from './state.js';
+
+export class DevicesOverlay {
+  private readonly devices = new Map<string, Device>();
+  private readonly digests = new Map<string, Device>();
+  private readonly revocations = new Map<string, Revocation>();
+  private readonly voids = new Map<string, number>();
+  private readonly kvEntries = new Map<string, KvEntry | undefined>();
+  private readonly kvChanges: KvChange[] = [];
+  private readonly records: DevicesRecord[] = [];
+  private enrolled = 0;
+
+  constructor(
+    private readonly state: DevicesState,
+    private readonly locked: Locked,
+    readonly random: Random,
+  ) {}
+
+  /** The store's clock under the lock. */
+  get nowMs(): number {
+    return this.locked.storeTimeMs;
+  }
+
+  device(id: string): Device | undefined {
+    return this.devices.get(id) ?? this.state.byId.get(id);
+  }
+
+  /** The device that this credential lets in now, were it not for a revocation. */
+  deviceByCredential(digest: string): Device | undefined {
+    const found = this.digests.get(digest) ?? this.state.byDigest.get(digest);
+    if (!found) return undefined;
+    const device = this.device(found.id);
+    return device && isLiveCredential(device, digest, this.nowMs) ? device : undefined;
+  }
+
+  revocation(id: string): Revocation | undefined {
+    return this.revocations.get(id) ?? this.state.revocations.get(id);
+  }
+
+  /** Tokens of the user minted up to then are void; 0 when there never was a void. */
+  voidedUpToMs(user: string): number {
+    return this.voids.get(user) ?? this.state.voids.get(user) ?? 0;
+  }
+
+  nextOrdinal(): number {
+    return this.state.nextOrdinal + this.enrolled;
+  }
+
+  kv(key: string): KvEntry | undefined {
+    return this.kvEntries.has(key) ? this.kvEntries.get(key) : this.locked.kv.get(key);
+  }
+
+  changeKv(change: KvChange): void {
+    this.kvChanges.push(change);
+    this.kvEntries.set(
+      change.key,
+      change.op === 'put' ? { value: change.value, expiresAtMs: change.expiresAtMs } : undefined,
+    );
+  }
+
+  putDevice(device: Device): void {
+    if (!this.device(device.id)) this.enrolled += 1;
+    this.devices.set(device.id, device);
+    this.digests.set(device.digest, device);
+    this.records.push({ type: 'device', device });
+  }
+
+  revoke(revocation: Revocation): void {
+    this.revocations.set(revocation.id, revocation);
+    this.records.push({ type: 'revocation', revocation });
+  }
+
+  voidTokens(user: string, upToMs: number): void {
+    this.voids.set(user, upToMs);
+    this.records.push({ type: 'token-void', void: { user, upToMs } });
+  }
+
+  changes(): Changes {
+    const format = this.locked.writeFormat as Format;
+    return {
+      appends: this.records.map((record) => toAppend(record, format)),
+      kv: this.kvChanges,
+    };
+  }
+}
