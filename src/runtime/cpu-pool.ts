@@ -1,0 +1,29 @@
+/** Stateless CPU work off the event loop: a piscina pool, owned by the thread that needs it. */
+import { Piscina } from 'piscina';
+
+export interface CpuPool {
+  /** Runs the exported function `task` of the pool's module. */
+  run<Result>(task: string, input: unknown): Promise<Result>;
+  /** Ends the workers. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Tasks that may wait: a second of the work of one core; more is refused by the pool. */
+const QUEUE_MAX = 10_000;
+/** A worker that had nothing to do for so long ends; an idle server has none. */
+const IDLE_MS = 30_000;
+
+/** Workers start with the first task, at most `threadsMax` of them. */
+export function openCpuPool(module: URL, threadsMax: number): CpuPool {
+  const pool = new Piscina({
+    filename: module.href,
+    minThreads: 0,
+    maxThreads: threadsMax,
+    maxQueue: QUEUE_MAX,
+    idleTimeout: IDLE_MS,
+  });
+  return {
+    run: (task, input) => pool.run(input, { name: task }),
+    close: () => pool.destroy(),
+  };
+}

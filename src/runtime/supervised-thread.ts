@@ -1,0 +1,155 @@
+/**
+ * One worker thread under supervision: started, called through comlink, started again when it dies.
+ *
+ * States: starting → running → (death) restarting → starting …; stopping → stopped is final.
+ */
+import { once } from 'node:events';
+import { MessageChannel, Worker, type TransferListItem } from 'node:worker_threads';
+import { releaseProxy, transfer, wrap, type Remote } from 'comlink';
+import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
+import { delay, type Clock } from './clock.js';
+import { CodedError, describe } from './failure.js';
+import type { Log } from './log.js';
+import type { Random } from './random.js';
+import { backoffMs, RestartIntensity, RESTART_BOUNDS } from './restart-policy.js';
+import type { ThreadControl, ThreadEvent, ThreadStart } from './thread-control.js';
+
+export interface ThreadSpec {
+  readonly name: string;
+  /** The module that the thread runs; it calls `serveControl`. */
+  readonly entry: URL;
+  /** Called at each start: fresh data and fresh ports. */
+  readonly data: () => { data: unknown; transferList?: readonly TransferListItem[] };
+  /** A thread that holds native handles ends itself; it is never terminated. */
+  readonly endsItself: boolean;
+}
+
+export interface SupervisionEnvironment {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** The process should end: too many deaths, or an actor that crashes again and again. */
+  readonly onFatal: (reason: string) => void;
+}
+
+type ThreadState = 'stopped' | 'starting' | 'running' | 'restarting' | 'stopping';
+
+/** How long a thread may take to load its modules on a loaded machine. */
+const LOAD_TIMEOUT_MS = 30_000;
+/** How long a thread that was closed may take to end. */
+const EXIT_TIMEOUT_MS = 2_000;
+
+export class SupervisedThread<Control extends ThreadControl> {
+  state: ThreadState = 'stopped';
+  private worker: Worker | undefined;
+  private remote: Remote<Control> | undefined;
+  private gone: Promise<never> | undefined;
+  private exited: Promise<unknown> = Promise.resolve();
+  private readonly intensity = new RestartIntensity(RESTART_BOUNDS);
+
+  constructor(
+    readonly spec: ThreadSpec,
+    private readonly environment: SupervisionEnvironment,
+    /** Called after each start, once the control surface answers. */
+    private readonly onStarted: () => void,
+    /** Called at each death, before any restart. */
+    private readonly onDied: () => void,
+  ) {}
+
+  /** Starts the thread; resolves when its control surface is there, rejects if it dies before. */
+  async start(): Promise<void> {
+    this.state = 'starting';
+    const { name, entry } = this.spec;
+    const { data, transferList = [] } = this.spec.data();
+    const { port1, port2 } = new MessageChannel();
+    port1.on('message', (event: ThreadEvent) => this.received(event));
+    port1.unref();
+    const start: ThreadStart<unknown> = { name, events: port2, data };
+    const worker = new Worker(entry, {
+      workerData: start,
+      transferList: [port2, ...transferList],
+      name,
+    });
+    this.worker = worker;
+    this.exited = once(worker, 'exit').catch(() => undefined);
+    let cause: unknown;
+    worker.on('error', (error) => {
+      cause = error;
+    });
+    this.gone = new Promise((_, reject) => {
+      worker.once('exit', (code) => {
+        reject(new CodedError('actor_restarted', `Thread ${name} ended with code ${code}.`, { cause }));
+        port1.close();
+        if (this.worker === worker) this.died(code, cause);
+      });
+    });
+    this.gone.catch(() => undefined);
+    this.remote = wrap<Control>(nodeEndpoint(worker));
+    await Promise.race([once(worker, 'online'), this.gone, timeout(this.environment.clock, name)]);
+    this.state = 'running';
+    this.onStarted();
+  }
+
+  /** Calls the control surface; rejects if the thread ends first. */
+  call<Result>(use: (control: Remote<Control>) => Promise<Result>): Promise<Result> {
+    if (!this.remote || !this.gone) {
+      return Promise.reject(new CodedError('actor_restarted', `${this.spec.name} is not running.`));
+    }
+    return Promise.race([use(this.remote), this.gone]);
+  }
+
+  /** Hands a value over together with what it owns. */
+  static handOver<Value extends TransferListItem>(value: Value): Value {
+    return transfer(value as never, [value as never]) as Value;
+  }
+
+  /** Closes and ends the thread. Idempotent, and safe before `start`. */
+  async stop(): Promise<void> {
+    if (this.state === 'stopped' || this.state === 'stopping') {
+      await this.exited;
+      return;
+    }
+    this.state = 'stopping';
+    await this.call((control) => control.close() as Promise<void>).catch(() => undefined);
+    this.remote?.[releaseProxy]();
+    if (!this.spec.endsItself) await this.worker?.terminate();
+    const { clock } = this.environment;
+    const inTime = await Promise.race([
+      this.exited.then(() => true),
+      delay(clock, EXIT_TIMEOUT_MS).then(() => false),
+    ]);
+    if (!inTime) this.environment.log.error({ thread: this.spec.name }, 'A thread did not end.');
+    this.state = 'stopped';
+  }
+
+  private received(event: ThreadEvent): void {
+    this.environment.log.error({ actor: event.actor, error: event.error }, 'Restarts exhausted.');
+    this.environment.onFatal(`The actor ${event.actor} crashed too often.`);
+  }
+
+  private died(code: number, cause: unknown): void {
+    const { clock, log, onFatal } = this.environment;
+    if (this.state === 'stopping' || this.state === 'stopped') return;
+    const error = cause === undefined ? `exit code ${code}` : describe(cause);
+    log.error({ thread: this.spec.name, error }, 'A thread died.');
+    this.state = 'restarting';
+    this.onDied();
+    const crashes = this.intensity.crashed(clock.monotonicMs());
+    if (crashes === 'exhausted') onFatal(`The thread ${this.spec.name} died too often.`);
+    else void this.restart(crashes);
+  }
+
+  private async restart(crashes: number): Promise<void> {
+    const { clock, random } = this.environment;
+    await delay(clock, backoffMs(crashes, RESTART_BOUNDS, random));
+    if (this.state !== 'restarting') return;
+    // A death while starting comes back here through `died`.
+    await this.start().catch(() => undefined);
+  }
+}
+
+function timeout(clock: Clock, name: string): Promise<never> {
+  return delay(clock, LOAD_TIMEOUT_MS).then(() => {
+    throw new CodedError('actor_restarted', `Thread ${name} did not load in time.`);
+  });
+}

@@ -1,0 +1,204 @@
+/**
+ * Starts the threads of a process, gives every front thread a direct port to every actor thread,
+ * restarts what dies one for one, and stops everything in order.
+ */
+import type { Remote } from 'comlink';
+import type { ActorSnapshot } from './actor-metrics.js';
+import { delay } from './clock.js';
+import { describe } from './failure.js';
+import {
+  SupervisedThread,
+  type SupervisionEnvironment,
+  type ThreadSpec,
+} from './supervised-thread.js';
+import {
+  portPair,
+  type ActorThreadControl,
+  type ActorThreadSnapshot,
+  type FrontThreadControl,
+} from './thread-control.js';
+
+export interface ActorThreadSpec extends ThreadSpec {
+  readonly actors: readonly string[];
+}
+
+/** One actor's snapshot and the thread it runs on. */
+export interface PlacedActor extends ActorSnapshot {
+  readonly thread: string;
+}
+
+interface ActorThread {
+  readonly spec: ActorThreadSpec;
+  readonly thread: SupervisedThread<ActorThreadControl>;
+  /** Whether the views are complete for the first time since the thread started. */
+  opened: boolean;
+}
+
+/** A snapshot that takes longer says that the thread is stuck. */
+const SNAPSHOT_TIMEOUT_MS = 1_000;
+
+export class Supervisor<FrontControl extends FrontThreadControl> {
+  private readonly actorThreads: ActorThread[];
+  private readonly fronts: SupervisedThread<FrontControl>[];
+  private stopping = false;
+
+  constructor(
+    actorSpecs: readonly ActorThreadSpec[],
+    frontSpecs: readonly ThreadSpec[],
+    private readonly environment: SupervisionEnvironment,
+    /** Called when a front thread (re)started, before it opens: to hand it what it must know. */
+    private readonly onFrontStarted: (front: SupervisedThread<FrontControl>) => Promise<void>,
+  ) {
+    this.actorThreads = actorSpecs.map((spec) => this.actorThread(spec));
+    this.fronts = frontSpecs.map((spec) => this.frontThread(spec));
+  }
+
+  /** Starts all threads. Views go on being opened in the background: see `actorSnapshots`. */
+  async start(): Promise<void> {
+    await Promise.all(this.actorThreads.map(({ thread }) => thread.start()));
+    await Promise.all(this.fronts.map((front) => front.start()));
+  }
+
+  /** Calls every running front thread; a thread that dies meanwhile is left out. */
+  async eachFront<Result>(
+    use: (control: Remote<FrontControl>) => Promise<Result>,
+  ): Promise<Result[]> {
+    const running = this.fronts.filter((front) => front.state === 'running');
+    const results = await Promise.allSettled(running.map((front) => front.call(use)));
+    return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  }
+
+  /** Names of threads that are down, and of actors that are not running. */
+  async problems(): Promise<string[]> {
+    const fronts = this.fronts.filter((front) => front.state !== 'running');
+    const { actors, silent } = await this.inspect();
+    return [
+      ...fronts.map((front) => `thread ${front.spec.name} is ${front.state}`),
+      ...silent.map((name) => `thread ${name} does not answer`),
+      ...actors
+        .filter((actor) => actor.state !== 'running')
+        .map((actor) => `actor ${actor.name} is ${actor.state}`),
+    ];
+  }
+
+  /** All actors as they are now, the stores' facts added up, and the threads that do not answer. */
+  async inspect(): Promise<{
+    actors: PlacedActor[];
+    store: Record<string, number>;
+    silent: string[];
+  }> {
+    const { clock } = this.environment;
+    const actors: PlacedActor[] = [];
+    const store: Record<string, number> = {};
+    const silent: string[] = [];
+    await Promise.all(
+      this.actorThreads.map(async ({ spec, thread }) => {
+        const late = delay(clock, SNAPSHOT_TIMEOUT_MS).then(() => undefined);
+        const asked = thread.call(async (control) => control.snapshots());
+        const found: ActorThreadSnapshot | undefined = await Promise.race([
+          asked.catch(() => undefined),
+          late,
+        ]);
+        if (!found) {
+          silent.push(spec.name);
+          return;
+        }
+        actors.push(...found.actors.map((actor) => ({ ...actor, thread: spec.name })));
+        for (const [name, value] of Object.entries(found.store)) {
+          store[name] = (store[name] ?? 0) + value;
+        }
+      }),
+    );
+    return { actors, store, silent };
+  }
+
+  /** Resolves when no mailbox holds anything; threads that are down hold nothing. */
+  async drained(): Promise<void> {
+    await Promise.all(
+      this.actorThreads.map(({ thread }) =>
+        thread.call((control) => control.drained() as Promise<void>).catch(() => undefined),
+      ),
+    );
+  }
+
+  /** Stops the front threads first, so that nobody asks, then the actors. Idempotent. */
+  async stop(): Promise<void> {
+    this.stopping = true;
+    await Promise.all(this.fronts.map((front) => front.stop()));
+    await Promise.all(this.actorThreads.map(({ thread }) => thread.stop()));
+  }
+
+  private actorThread(spec: ActorThreadSpec): ActorThread {
+    const own: ActorThread = {
+      spec,
+      opened: false,
+      thread: new SupervisedThread<ActorThreadControl>(
+        spec,
+        this.environment,
+        () => this.actorThreadStarted(own),
+        () => this.actorThreadDied(own),
+      ),
+    };
+    return own;
+  }
+
+  private actorThreadStarted(own: ActorThread): void {
+    for (const front of this.fronts) if (front.state === 'running') this.connect(front, own);
+    own.thread
+      .call((control) => control.open() as Promise<void>)
+      .then(
+        () => {
+          own.opened = true;
+        },
+        (error: unknown) => this.report(own.spec.name, error),
+      );
+  }
+
+  private actorThreadDied(own: ActorThread): void {
+    own.opened = false;
+    if (this.stopping) return;
+    void this.eachFront(async (control) => control.detach(own.spec.name));
+  }
+
+  private frontThread(spec: ThreadSpec): SupervisedThread<FrontControl> {
+    const front: SupervisedThread<FrontControl> = new SupervisedThread<FrontControl>(
+      spec,
+      this.environment,
+      () => void this.frontStarted(front),
+      () => undefined,
+    );
+    return front;
+  }
+
+  private async frontStarted(front: SupervisedThread<FrontControl>): Promise<void> {
+    try {
+      for (const own of this.actorThreads) {
+        if (own.thread.state === 'running') this.connect(front, own);
+      }
+      await this.onFrontStarted(front);
+      await front.call((control) => control.open() as Promise<void>);
+    } catch (error) {
+      this.report(front.spec.name, error);
+      if (!this.stopping) this.environment.onFatal(`The thread ${front.spec.name} cannot open.`);
+    }
+  }
+
+  private connect(front: SupervisedThread<FrontControl>, own: ActorThread): void {
+    const ports = portPair();
+    const { name, actors } = own.spec;
+    const attached = [
+      own.thread.call(async (control) =>
+        control.attach(SupervisedThread.handOver(ports.actors) as never),
+      ),
+      front.call(async (control) =>
+        control.attach(name, actors as never, SupervisedThread.handOver(ports.front) as never),
+      ),
+    ];
+    for (const done of attached) done.catch((error: unknown) => this.report(name, error));
+  }
+
+  private report(thread: string, error: unknown): void {
+    if (this.stopping) return;
+    this.environment.log.warn({ thread, error: describe(error) }, 'A thread could not be told.');
+  }
+}
