@@ -1,0 +1,31 @@
+/** How a baseline starts, says where it listens, and ends: the same for each of them. */
+import { renameSync, writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+
+/** Reads `--ready-file` and the named options from the command line; all of them are needed. */
+export function baselineOptions<Name extends string>(
+  names: readonly Name[],
+): Record<Name | 'ready-file', string> {
+  const wanted: (Name | 'ready-file')[] = ['ready-file', ...names];
+  const { values } = parseArgs({
+    options: Object.fromEntries(wanted.map((name) => [name, { type: 'string' as const }])),
+  });
+  for (const name of wanted) {
+    if (values[name] === undefined) throw new Error(`The option --${name} is missing.`);
+  }
+  return values as Record<Name | 'ready-file', string>;
+}
+
+/** Writes the ready file whole, as `halo-server --ready-file` does, and prints the address. */
+export function announceReady(readyFile: string, url: string): void {
+  writeFileSync(`${readyFile}.new`, `${JSON.stringify({ pid: process.pid, url })}\n`);
+  renameSync(`${readyFile}.new`, readyFile);
+  process.stdout.write(`${url}\n`);
+}
+
+/** Calls `stop` when the process that started this one is gone, however it ended. */
+export function endWithParent(stop: () => void): void {
+  process.stdin.on('end', stop);
+  process.stdin.on('error', stop);
+  process.stdin.resume();
+}

@@ -1,0 +1,185 @@
+/**
+ * Devices authenticate, as fast as the connections carry it: Halos beside the limit (bare
+ * uWebSockets.js) and beside what people would write (Fastify and one query per request).
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { LoadDatabases } from '../databases.js';
+import {
+  answerHeaders,
+  checkedAnswers,
+  checkRefusals,
+  DEVICE_AUTH_PATH,
+  enrolDevices,
+  type LoadDevice,
+  refusals,
+  revokeDevice,
+} from '../devices.js';
+import type { ExpectedAnswer } from '../generator.js';
+import { type HaloServers, startHalo } from '../halo-servers.js';
+import type { LoadOptions } from '../options.js';
+import { type LoadReport, type Verdict, isOk, machineFacts, verdict } from '../report.js';
+import { cpuRatio, type Measured, measureInTurn, type Target } from '../rounds.js';
+import type { RunContext } from '../run-context.js';
+import { ServerProcess } from '../server-process.js';
+
+/** A baseline starts in a tenth of a second; the bound is for a busy machine. */
+const BASELINE_READY_MS = 15_000;
+/** An empty store's server, migrations included. */
+const HALO_READY_MS = 30_000;
+
+export async function runDeviceAuth(
+  options: LoadOptions,
+  context: RunContext,
+): Promise<LoadReport> {
+  const databases = await LoadDatabases.start(context.directory);
+  context.onEnd(() => databases.stop());
+  context.progress(`starting halo-server on ${options.backend}`);
+  const halo = await startHalo({
+    name: 'halos',
+    directory: context.directory,
+    storage:
+      options.backend === 'file'
+        ? { backend: 'file', dataDir: join(context.directory, 'halos-data') }
+        : { backend: 'postgres', databaseUrlFile: await databases.create('halos') },
+    replicas: options.replicas,
+    extraArgs: options.serverArgs,
+    readyWithinMs: HALO_READY_MS,
+  });
+  for (const server of halo.servers) context.onEnd(() => server.stop());
+  context.progress(`enrolling ${options.devices} devices`);
+  const devices = await enrolOnHalo(halo, options.devices);
+  const targets = await startTargets(halo, devices, databases, context);
+
+  const measured = await measureInTurn(targets, context.generator, {
+    path: DEVICE_AUTH_PATH,
+    connections: options.connections,
+    ...(options.rate === undefined ? {} : { ratePerSecond: options.rate }),
+    roundMs: (options.durationSeconds * 1000) / options.rounds,
+    rounds: options.rounds,
+    databaseCpuMs: () => databases.cpuMs(),
+    progress: context.progress,
+  });
+  context.progress('checking each credential again');
+  await checkHalo(halo, devices);
+  const verdicts = judge(measured, options);
+  return {
+    profile: options.profile,
+    startedAt: context.startedAt,
+    options,
+    machine: machineFacts(await databases.version()),
+    measured,
+    facts: {},
+    verdicts,
+    ok: isOk(verdicts, options.enforce),
+  };
+}
+
+interface EnrolledDevices {
+  readonly valid: readonly LoadDevice[];
+  readonly revoked: LoadDevice;
+}
+
+async function enrolOnHalo(halo: HaloServers, count: number): Promise<EnrolledDevices> {
+  const url = firstOf(halo.servers).url;
+  const [revoked, ...valid] = await enrolDevices(url, halo.adminToken, count + 1);
+  if (revoked === undefined) throw new Error('No device was enrolled.');
+  await revokeDevice(url, halo.adminToken, revoked.id);
+  return { valid, revoked };
+}
+
+/** Every replica must know every device, refuse what is bad, and say the same, byte for byte. */
+async function checkHalo(
+  halo: HaloServers,
+  { valid, revoked }: EnrolledDevices,
+): Promise<ExpectedAnswer[]> {
+  const bad = refusals(firstOf(valid), revoked);
+  let answers: ExpectedAnswer[] = [];
+  for (const server of halo.servers) {
+    const own = await checkedAnswers(server.url, valid);
+    if (answers.length > 0 && JSON.stringify(own) !== JSON.stringify(answers)) {
+      throw new Error('Two replicas gave different answers to the same credentials.');
+    }
+    answers = own;
+    await checkRefusals(server.url, bad);
+  }
+  return answers;
+}
+
+async function startTargets(
+  halo: HaloServers,
+  devices: EnrolledDevices,
+  databases: LoadDatabases,
+  context: RunContext,
+): Promise<Target[]> {
+  context.progress('checking each credential');
+  const answers = await checkHalo(halo, devices);
+  context.progress('starting the baselines');
+  const constant = firstOf(answers);
+  const answerFile = join(context.directory, 'answer.json');
+  const headers = await answerHeaders(firstOf(halo.servers).url, firstOf(devices.valid));
+  writeFileSync(answerFile, JSON.stringify({ headers, body: constant.body }));
+  const bare = await startBaseline('bare-uws', ['--answer', answerFile], context);
+  const urlFile = await databases.create('baseline');
+  await databases.fillBaseline('baseline', devices.valid);
+  const fastify = await startBaseline('fastify-pg', ['--database-url-file', urlFile], context);
+  return [
+    { name: 'halos', servers: halo.servers, answers },
+    {
+      name: 'bare-uws',
+      servers: [bare],
+      answers: answers.map(({ credential }) => ({ ...constant, credential })),
+    },
+    {
+      name: 'fastify-pg',
+      servers: [fastify],
+      answers: await checkedAnswers(fastify.url, devices.valid),
+    },
+  ];
+}
+
+async function startBaseline(
+  name: string,
+  args: readonly string[],
+  context: RunContext,
+): Promise<ServerProcess> {
+  const server = await ServerProcess.start({
+    name,
+    script: fileURLToPath(new URL(`../baselines/${name}.js`, import.meta.url)),
+    args,
+    directory: context.directory,
+    readyWithinMs: BASELINE_READY_MS,
+  });
+  context.onEnd(() => server.stop());
+  return server;
+}
+
+/** The mandatory ones, and the targets of docs/performance.md that fit these options. */
+function judge(measured: readonly Measured[], options: LoadOptions): Verdict[] {
+  const byName = (name: string): Measured => {
+    const found = measured.find((one) => one.name === name);
+    if (found === undefined) throw new Error(`Nothing was measured of ${name}.`);
+    return found;
+  };
+  const halos = byName('halos');
+  const bareRatio = cpuRatio(halos, byName('bare-uws'));
+  const fastifyRatio = cpuRatio(byName('fastify-pg'), halos);
+  const bareLimit = options.backend === 'file' ? 2.1 : options.connections >= 256 ? 2.0 : 2.5;
+  return [
+    verdict('halos p95', halos.p95Ms, ['below', 50, ' ms'], true),
+    ...measured.flatMap(({ name, wrong, errors }) => [
+      verdict(`${name} wrong answers`, wrong, ['at most', 0, ''], true),
+      verdict(`${name} errors`, errors, ['at most', 0, ''], true),
+    ]),
+    verdict('CPU of bare uWebSockets.js', bareRatio, ['at most', bareLimit, ' times']),
+    verdict('cheaper than Fastify and pg', fastifyRatio, ['at least', 5, ' times']),
+    verdict('halos p99', halos.p99Ms, ['below', 10, ' ms']),
+  ];
+}
+
+function firstOf<Item>(items: readonly Item[]): Item {
+  const first = items[0];
+  if (first === undefined) throw new Error('There is nothing to measure.');
+  return first;
+}

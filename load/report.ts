@@ -1,0 +1,141 @@
+/** What a load run says in the end: a table for people, and the same as JSON. */
+import { arch, cpus, release, totalmem } from 'node:os';
+import type { LoadOptions } from './options.js';
+import type { Measured } from './rounds.js';
+
+/** Something that was wanted of a figure, and whether it held. */
+export interface Verdict {
+  readonly what: string;
+  readonly measured: number;
+  /** 'below' excludes the limit itself. */
+  readonly bound: 'at most' | 'at least' | 'below';
+  readonly limit: number;
+  readonly unit: string;
+  readonly met: boolean;
+  /** A miss fails the run even without `--enforce`. */
+  readonly mandatory: boolean;
+}
+
+export interface Machine {
+  readonly cores: number;
+  readonly processor: string;
+  readonly architecture: string;
+  readonly memoryBytes: number;
+  readonly kernel: string;
+  readonly node: string;
+  /** '' in a run without a database. */
+  readonly postgres: string;
+}
+
+export interface LoadReport {
+  readonly profile: string;
+  readonly startedAt: string;
+  readonly options: LoadOptions;
+  readonly machine: Machine;
+  readonly measured: readonly Measured[];
+  /** Figures that belong to no single server, by name with the unit last. */
+  readonly facts: Readonly<Record<string, number>>;
+  readonly verdicts: readonly Verdict[];
+  /** Every mandatory verdict was met, and with `--enforce` every other one. */
+  readonly ok: boolean;
+}
+
+export function verdict(
+  what: string,
+  measured: number,
+  [bound, limit, unit]: readonly [Verdict['bound'], number, string],
+  mandatory = false,
+): Verdict {
+  const met =
+    bound === 'at most'
+      ? measured <= limit
+      : bound === 'at least'
+        ? measured >= limit
+        : measured < limit;
+  return { what, measured, bound, limit, unit, met, mandatory };
+}
+
+/** The facts of the machine that figures depend on; nothing that would name it. */
+export function machineFacts(postgres: string): Machine {
+  const all = cpus();
+  return {
+    cores: all.length,
+    processor: all[0]?.model.trim() ?? 'unknown',
+    architecture: arch(),
+    memoryBytes: totalmem(),
+    kernel: release().split('-')[0] ?? '',
+    node: process.version,
+    postgres,
+  };
+}
+
+export function isOk(verdicts: readonly Verdict[], enforce: boolean): boolean {
+  return verdicts.every(({ met, mandatory }) => met || !(mandatory || enforce));
+}
+
+/** The report as lines of at most 100 columns. */
+export function reportText(report: LoadReport): string {
+  const { machine, options } = report;
+  const postgres = machine.postgres === '' ? '' : `, PostgreSQL ${machine.postgres}`;
+  const rate = options.rate === undefined ? 'as fast as answered' : `${options.rate} requests/s`;
+  const replicas = options.replicas === 1 ? '' : `, ${options.replicas} replicas`;
+  return [
+    `${report.profile} on ${options.backend}${replicas}, ${options.devices} devices, ` +
+      `${options.connections} connections, ${rate}`,
+    `${options.rounds} rounds, ${options.durationSeconds} s for each server, ${options.generator}; ` +
+      `${report.startedAt}`,
+    `${machine.cores} cores (${machine.processor}), Node ${machine.node}${postgres}`,
+    '',
+    ...table(report.measured),
+    '',
+    ...Object.entries(report.facts).map(([name, value]) => `${name}: ${figure(value)}`),
+    ...report.verdicts.map(verdictLine),
+    ...report.measured
+      .filter(({ firstWrong }) => firstWrong !== '')
+      .map(({ name, firstWrong }) => `first wrong answer of ${name}: ${firstWrong}`),
+    report.ok ? 'ok' : 'FAILED',
+  ].join('\n');
+}
+
+const COLUMNS: readonly (readonly [title: string, cell: (row: Measured) => string])[] = [
+  ['server', ({ name }) => name],
+  ['requests/s', ({ requestsPerSecond }) => requestsPerSecond.toFixed(0)],
+  ['p50 ms', ({ p50Ms }) => p50Ms.toFixed(2)],
+  ['p95 ms', ({ p95Ms }) => p95Ms.toFixed(2)],
+  ['p99 ms', ({ p99Ms }) => p99Ms.toFixed(2)],
+  ['max ms', ({ maxMs }) => maxMs.toFixed(1)],
+  ['errors', ({ errors }) => String(errors)],
+  ['wrong', ({ wrong }) => String(wrong)],
+  ['CPU µs', ({ serverCpuUs }) => serverCpuUs.toFixed(2)],
+  ['db µs', ({ databaseCpuUs }) => databaseCpuUs.toFixed(2)],
+  ['cores', ({ serverCores }) => serverCores.toFixed(2)],
+  ['gen.', ({ generatorCores }) => generatorCores.toFixed(2)],
+  ['RSS MB', ({ rssBytes }) => (rssBytes / 1e6).toFixed(0)],
+];
+
+function table(rows: readonly Measured[]): string[] {
+  const cells = [COLUMNS.map(([title]) => title), ...rows.map((row) => COLUMNS.map(([, of]) => of(row)))];
+  const widths = COLUMNS.map((_, column) =>
+    Math.max(...cells.map((line) => line[column]?.length ?? 0)),
+  );
+  return [
+    ...cells.map((line) =>
+      line
+        .map((cell, column) =>
+          column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0),
+        )
+        .join('  '),
+    ),
+    'CPU and db: of the server and of PostgreSQL per request; cores and gen.: how many cores the',
+    'server and the generator kept busy.',
+  ];
+}
+
+function verdictLine({ what, measured, bound, limit, unit, met, mandatory }: Verdict): string {
+  const mark = met ? 'met   ' : mandatory ? 'FAILED' : 'missed';
+  return `${mark}  ${what}: ${figure(measured)}${unit}, wanted ${bound} ${figure(limit)}${unit}`;
+}
+
+function figure(value: number): string {
+  return Number.isInteger(value) || Math.abs(value) >= 1000 ? value.toFixed(0) : value.toFixed(2);
+}
