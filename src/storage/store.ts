@@ -184,6 +184,8 @@ export interface Store {
    * change; returns the epoch in force.
    */
   replaceEpoch(seenEpoch: string): Promise<string>;
+  /** Numbers for `/metrics` and the status page, by name: `dbErrors`, `dbOpenConnections` … */
+  facts(): Readonly<Record<string, number>>;
   /** Idempotent. Everything pending rejects with `store_unavailable`. */
   close(): Promise<void>;
 }

@@ -100,6 +100,10 @@ export class ModelStore implements Store {
     return this.run('replaceEpoch', () => this.database.replaceEpoch(seenEpoch));
   }
 
+  facts(): Readonly<Record<string, number>> {
+    return {};
+  }
+
   async close(): Promise<void> {
     this.closed = true;
   }
