@@ -1,0 +1,133 @@
+/**
+ * What a route is. The route table is the one source of the router, of validation and of OpenAPI;
+ * handlers see checked values and never a socket.
+ */
+import type { Struct } from 'superstruct';
+import type { Idempotency } from '../actors/devices/messages.js';
+import type { ProblemCode } from './problems.js';
+import type { FrontServices, Readiness } from './services.js';
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+/**
+ * Who may call: nobody in particular, an administrator, whoever may look (today the administrators),
+ * a device or an administrator, or whoever has an enrolment token in the body.
+ */
+export type Access = 'none' | 'admin' | 'viewer' | 'device-or-admin' | 'enrollment-token';
+
+/** Who called, as far as the front end can tell: a device's credential is judged by the actor. */
+export type RouteCaller =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'admin'; readonly name: string }
+  | { readonly kind: 'device'; readonly credentialDigest: string };
+
+/** A request with everything checked that can be checked without asking an actor. */
+export interface Call<Path, Query, Body> {
+  readonly path: Path;
+  readonly query: Query;
+  readonly body: Body;
+  readonly caller: RouteCaller;
+  /** The request's `Idempotency-Key` as the actor takes it; undefined without one. */
+  idempotency(principal: string): Idempotency | undefined;
+}
+
+/** What a handler answers. Times and ids are already text; `body` is written as JSON. */
+export interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+/** What handlers may use. */
+export interface RouteContext extends FrontServices {
+  readonly readiness: () => Readiness;
+  readonly openApi: () => unknown;
+}
+
+export interface AnswerShape {
+  readonly status: number;
+  readonly description: string;
+  readonly body: Struct<unknown, unknown>;
+}
+
+export interface Route {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly method: Method;
+  /** Literal segments and `{parameters}`. */
+  readonly path: string;
+  readonly access: Access;
+  readonly pathParameters?: Struct<unknown, unknown>;
+  readonly query?: Struct<unknown, unknown>;
+  readonly body?: {
+    readonly struct: Struct<unknown, unknown>;
+    /** An absent body is as `{}`. */
+    readonly optional: boolean;
+    /** Default: `BODY_BYTES_MAX`. */
+    readonly bytesMax?: number;
+  };
+  readonly answers: readonly AnswerShape[];
+  /** Beside those that follow from access, parameters and body; see `problemsOf`. */
+  readonly problems: readonly ProblemCode[];
+  /** `entity-tag`: strong ETag and 304. `no-store`: a secret or a decision. */
+  readonly caching: 'entity-tag' | 'no-store';
+  handle(call: Call<never, never, never>, context: RouteContext): Answer | Promise<Answer>;
+}
+
+/** Far above any body here (a few fields of 256 characters), far below what hurts. */
+export const BODY_BYTES_MAX = 64 * 1024;
+
+interface TypedRoute<Path, Query, Body>
+  extends Omit<Route, 'pathParameters' | 'query' | 'body' | 'answers' | 'handle'> {
+  readonly pathParameters?: Struct<Path, unknown> | Struct<Path, never>;
+  readonly query?: Struct<Query, unknown> | Struct<Query, never>;
+  readonly body?: {
+    readonly struct: Struct<Body, unknown> | Struct<Body, never>;
+    readonly optional: boolean;
+    readonly bytesMax?: number;
+  };
+  readonly answers: readonly { status: number; description: string; body: object }[];
+  handle(call: Call<Path, Query, Body>, context: RouteContext): Answer | Promise<Answer>;
+}
+
+/** Ties the handler's types to the structs; the table holds the routes without their types. */
+export function defineRoute<Path = undefined, Query = undefined, Body = undefined>(
+  route: TypedRoute<Path, Query, Body>,
+): Route {
+  return route as unknown as Route;
+}
+
+/** The name of an administrator; such routes are not reached by anyone else. */
+export function adminName(caller: RouteCaller): string {
+  if (caller.kind !== 'admin') throw new Error('the route admits more than administrators');
+  return caller.name;
+}
+
+const ALWAYS: readonly ProblemCode[] = ['headers_invalid', 'url_invalid', 'internal_error'];
+const ASKING: readonly ProblemCode[] = [
+  'overloaded',
+  'deadline_exceeded',
+  'actor_restarted',
+  'store_unavailable',
+];
+
+/** Every code that a route can answer: its own and those that follow from what it takes. */
+export function problemsOf(route: Route): ProblemCode[] {
+  const codes = new Set<ProblemCode>([...ALWAYS, ...route.problems]);
+  if (route.access !== 'none' && route.access !== 'enrollment-token') {
+    codes.add('credential_missing').add('token_unknown');
+  }
+  if (route.pathParameters !== undefined || route.query !== undefined) {
+    codes.add('validation_failed');
+  }
+  if (route.body !== undefined) {
+    codes.add('validation_failed').add('body_invalid_json');
+    codes.add('media_type_unsupported').add('body_too_large');
+  }
+  return [...codes].sort();
+}
+
+/** Codes of whatever asks an actor; a mutation's outcome may also be unknown. */
+export function askingProblems(kind: 'read' | 'mutation'): ProblemCode[] {
+  if (kind === 'read') return [...ASKING];
+  return [...ASKING, 'outcome_unknown', 'idempotency_mismatch', 'idempotency_in_progress'];
+}

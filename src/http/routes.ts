@@ -1,0 +1,11 @@
+/**
+ * The route table. What is not in it is not served: the router, validation, OpenAPI and the
+ * catalogue of each route's problems all come from here. `device-authentication.ts` serves the one
+ * path that is not asked through handlers.
+ */
+import type { Route } from './route.js';
+import { deviceRoutes } from './routes/devices.js';
+import { enrollmentRoutes } from './routes/enrollment.js';
+import { operationRoutes } from './routes/operations.js';
+
+export const ROUTES: readonly Route[] = [...enrollmentRoutes, ...deviceRoutes, ...operationRoutes];

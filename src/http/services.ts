@@ -1,0 +1,57 @@
+/** What the front end is given by the process that hosts it, and what it tells about itself. */
+import type { DevicesClient } from '../actors/devices/client.js';
+import type { Clock } from '../runtime/clock.js';
+import type { Log } from '../runtime/log.js';
+import type { Random } from '../runtime/random.js';
+import type { AdminToken } from './authorization.js';
+
+export interface FrontOptions {
+  readonly host: string;
+  /** Shared between front threads when it is not 0: whoever hosts them proves that it is free. */
+  readonly port: number;
+  /** Addresses or CIDRs whose `Forwarded` and `X-Forwarded-For` are believed. */
+  readonly trustedProxies: readonly string[];
+  readonly adminTokens: readonly AdminToken[];
+  /** Key of the HMAC over idempotent bodies; the same on every replica. */
+  readonly hmacKey: Uint8Array;
+  readonly replica: string;
+  readonly version: string;
+  readonly backend: string;
+  /** Whether allowed authentications are logged, at debug: they cost a log line each. */
+  readonly logAllowed?: boolean;
+}
+
+export interface FrontServices {
+  readonly devices: DevicesClient;
+  /** Ed25519 over the UTF-8 of `message`; key and signature in base64url. */
+  verifyProof(publicKey: string, message: string, signature: string): Promise<boolean>;
+  status(): Promise<StatusDocument>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/** Whether this replica should get traffic, and if not, why. */
+export interface Readiness {
+  readonly ready: boolean;
+  /** Short phrases for people, without secrets; empty when ready. */
+  readonly reasons: readonly string[];
+}
+
+/** `GET /v1/status`; each issue adds the fields of what it builds. */
+export interface StatusDocument {
+  readonly replica: string;
+  readonly backend: string;
+  readonly epoch: string;
+  readonly version: string;
+  /** How changes by other replicas get here. */
+  readonly push?: 'listen' | 'poll';
+  readonly actors: readonly ActorStatus[];
+}
+
+export interface ActorStatus {
+  readonly name: string;
+  readonly thread: string;
+  readonly state?: string;
+  readonly [fact: string]: unknown;
+}
