@@ -285,7 +285,7 @@ export class ActorCell {
       'The view does not fit the store any more and is replayed from zero.',
     );
     const unavailable = failure('store_unavailable', 'The view is being replayed.', 1);
-    this.answerAll(batch, unavailable);
+    this.answerAll(batch, { ...unavailable, failure: error.code });
     if (this.state !== 'running') return;
     this.stopTaking('opening', unavailable);
     void this.replaceHandlers(0);

@@ -81,7 +81,12 @@ export const BACKGROUND_PERIOD_MS = 1_000;
 
 /** Thrown by `refresh` or `write` when the view is worthless: replay, unready meanwhile. */
 export class MustReopen extends Error {
-  constructor(message: string, cause: unknown) {
+  constructor(
+    message: string,
+    cause: unknown,
+    /** What the asks of the batch are answered. */
+    readonly code: 'store_unavailable' | 'outcome_unknown' = 'store_unavailable',
+  ) {
     super(message, { cause });
     this.name = 'MustReopen';
   }

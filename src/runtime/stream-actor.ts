@@ -97,7 +97,12 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   }
 
   refresh(): void | Promise<void> {
-    const caughtUp = this.store.catchUp(this.known());
+    let caughtUp: ReturnType<StreamStore<T>['catchUp']>;
+    try {
+      caughtUp = this.store.catchUp(this.known());
+    } catch (error) {
+      return this.catchUpFailed(error);
+    }
     if (caughtUp instanceof Promise) {
       return caughtUp.then(
         (result) => this.apply(result),
@@ -118,6 +123,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     try {
       return await this.commit(batch);
     } catch (error) {
+      if (error instanceof MustReopen) throw error;
       if (error instanceof CodedError && error.code === HISTORY_CHANGED) {
         return this.historyChanged(error);
       }
@@ -187,7 +193,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
       });
       return overlay.changes();
     });
-    this.applyAll(committed.records, committed.position);
+    this.applyAll(committed.records, committed.position, 'outcome_unknown');
     this.storeTimeMs = Math.max(this.storeTimeMs, committed.storeTimeMs);
     return answers;
   }
@@ -208,7 +214,11 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   }
 
   /** Applies what is new and moves the cursors; never backwards. */
-  private applyAll(records: readonly T['record'][], reached: T['position']): void {
+  private applyAll(
+    records: readonly T['record'][],
+    reached: T['position'],
+    code?: MustReopen['code'],
+  ): void {
     if (records.length === 0 && reached === this.position) return;
     const cursors = { ...this.known().cursors };
     try {
@@ -217,7 +227,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
         this.behaviour.apply(this.state, record);
       }
     } catch (cause) {
-      throw new MustReopen('A record cannot be applied.', cause);
+      throw new MustReopen('A record cannot be applied.', cause, code);
     }
     for (const [stream, cursor] of Object.entries(reached.cursors)) {
       if (cursor.id > (cursors[stream]?.id ?? 0)) cursors[stream] = cursor;

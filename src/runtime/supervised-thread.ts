@@ -22,6 +22,8 @@ export interface ThreadSpec {
   readonly data: () => { data: unknown; transferList?: readonly TransferListItem[] };
   /** A thread that holds native handles ends itself; it is never terminated. */
   readonly endsItself: boolean;
+  /** Heap limit in MiB; without it Node's own, about 4 GiB on a large machine. */
+  readonly heapMaxMib?: number;
 }
 
 export interface SupervisionEnvironment {
@@ -59,7 +61,7 @@ export class SupervisedThread<Control extends ThreadControl> {
   /** Starts the thread; resolves when its control surface is there, rejects if it dies before. */
   async start(): Promise<void> {
     this.state = 'starting';
-    const { name, entry } = this.spec;
+    const { name, entry, heapMaxMib } = this.spec;
     const { data, transferList = [] } = this.spec.data();
     const { port1, port2 } = new MessageChannel();
     port1.on('message', (event: ThreadEvent) => this.received(event));
@@ -69,6 +71,9 @@ export class SupervisedThread<Control extends ThreadControl> {
       workerData: start,
       transferList: [port2, ...transferList],
       name,
+      ...(heapMaxMib === undefined
+        ? {}
+        : { resourceLimits: { maxOldGenerationSizeMb: heapMaxMib } }),
     });
     this.worker = worker;
     this.exited = once(worker, 'exit').catch(() => undefined);
