@@ -1,0 +1,138 @@
+/** Calls to a server's HTTP surface, and what can come back. */
+import { systemClock } from '../../runtime/clock.js';
+import { systemRandom, uuidV7 } from '../../runtime/random.js';
+import { readText } from '../private-file.js';
+
+/** A server that answered with a problem (RFC 9457), or did not answer. */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly problem: {
+      readonly status?: number;
+      readonly code?: string;
+      readonly requestId?: string;
+      readonly retryable?: boolean;
+    } = {},
+  ) {
+    super(message);
+    this.name = 'ApiError';
+  }
+}
+
+/** How to reach a server. */
+export interface ApiOptions {
+  readonly url: string;
+  readonly tokenFile: string;
+}
+
+/** A person waits; anything longer than a server's own deadlines is a lost answer. */
+const ANSWER_TIMEOUT_MS = 15_000;
+
+/** One server and the token for it. */
+export class Api {
+  private constructor(
+    private readonly url: string,
+    private readonly token: string,
+  ) {}
+
+  /** Reads the token; throws `ApiError` when there is none to read. */
+  static async open({ url, tokenFile }: ApiOptions): Promise<Api> {
+    let text: string;
+    try {
+      text = await readText(tokenFile);
+    } catch {
+      throw new ApiError(`cannot read the token in ${tokenFile}: name another with --token-file`);
+    }
+    const first = text.split('\n').find((line) => line.trim() !== '') ?? '';
+    const token = first.slice(first.indexOf(':') + 1).trim();
+    if (token === '') throw new ApiError(`there is no token in ${tokenFile}`);
+    return new Api(url.replace(/\/+$/, ''), token);
+  }
+
+  /** Reads; returns the parsed answer. Throws `ApiError`. */
+  get(path: string): Promise<unknown> {
+    return this.call('GET', path, {});
+  }
+
+  /** Changes something, under an `Idempotency-Key` of its own. Throws `ApiError`. */
+  post(path: string, body: Readonly<Record<string, unknown>>): Promise<unknown> {
+    return this.call('POST', path, {
+      body: JSON.stringify(body),
+      headers: {
+        'content-type': 'application/json',
+        'idempotency-key': uuidV7(systemRandom, systemClock.wallMs()),
+      },
+    });
+  }
+
+  private async call(
+    method: string,
+    path: string,
+    extra: { readonly body?: string; readonly headers?: Readonly<Record<string, string>> },
+  ): Promise<unknown> {
+    const abort = new AbortController();
+    const timer = systemClock.schedule(() => abort.abort(), ANSWER_TIMEOUT_MS);
+    try {
+      const answer = await fetch(this.url + path, {
+        method,
+        redirect: 'error',
+        signal: abort.signal,
+        headers: { ...extra.headers, authorization: `Bearer ${this.token}` },
+        ...(extra.body === undefined ? {} : { body: extra.body }),
+      });
+      return readAnswer(answer, await answer.text());
+    } catch (error) {
+      if (error instanceof ApiError) throw error;
+      throw new ApiError(`no answer from ${this.url}: ${reasonOf(error)}`);
+    } finally {
+      timer.cancel();
+    }
+  }
+}
+
+/** The value of an answer, or its problem as an `ApiError`. */
+function readAnswer(answer: Response, text: string): unknown {
+  const value = parseJson(text);
+  if (answer.ok) {
+    if (value === undefined) throw new ApiError('the answer is not JSON: is this a Halos server?');
+    return value;
+  }
+  const problem = isRecord(value) ? value : {};
+  const title = textOf(problem['title']) ?? `status ${answer.status}`;
+  const detail = textOf(problem['detail']);
+  const code = textOf(problem['code']);
+  const requestId = textOf(problem['requestId']);
+  throw new ApiError(detail === undefined || detail === title ? title : `${title}: ${detail}`, {
+    status: answer.status,
+    retryable: problem['retryable'] === true,
+    ...(code === undefined ? {} : { code }),
+    ...(requestId === undefined ? {} : { requestId }),
+  });
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a value of unknown origin is an object with fields. */
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A field that should be text, or undefined. */
+export function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** Why a connection failed, as the system calls it; the library's own message says less. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown';
+  if (error.name === 'AbortError') return `none within ${ANSWER_TIMEOUT_MS / 1000} s`;
+  const { cause } = error;
+  if (cause instanceof Error) return 'code' in cause ? String(cause.code) : cause.message;
+  return error.message;
+}

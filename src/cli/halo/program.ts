@@ -1,0 +1,201 @@
+/** The commands of `halo`, their options and exit codes. */
+import { Command, CommanderError } from 'commander';
+import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, UsageError } from '../exit-codes.js';
+import {
+  declareOptions,
+  type GivenOptions,
+  gatherOptions,
+  type OptionSpec,
+} from '../option-table.js';
+import { parseDurationMs, parsePath, parseWholeNumber } from '../option-values.js';
+import { Api, ApiError, type ApiOptions } from './api.js';
+import { type Console, printable } from './console.js';
+import {
+  listDevices,
+  mintEnrollmentToken,
+  revokeDevice,
+  rotateDevice,
+  type Shown,
+  showDevice,
+} from './devices.js';
+import { showStatus } from './status.js';
+
+/** Where `halo-server serve --dev` listens and keeps its token. */
+const DEFAULT_URL = 'http://127.0.0.1:8080';
+const DEFAULT_TOKEN_FILE = './.halos/admin-token';
+
+const COMMON_OPTIONS = [
+  { name: 'url', value: 'URL', help: `the server (default ${DEFAULT_URL})` },
+  { name: 'token-file', value: 'FILE', help: `an admin token (default ${DEFAULT_TOKEN_FILE})` },
+  { name: 'json', help: 'print JSON, for scripts' },
+] as const satisfies ReadonlyArray<OptionSpec<string>>;
+
+const EPILOGUE = `
+--url, --token-file and --json can also come from the environment: HALO_URL, HALO_TOKEN_FILE,
+HALO_JSON. Exit codes: 0 done, 1 failed, 2 wrong usage.
+`;
+
+/** API.md: the old credential may go on working for an hour at most. */
+const OVERLAP_BOUNDS = { minMs: 0, maxMs: 3_600_000 };
+/** API.md: an enrolment token lives for a day at most. */
+const TOKEN_TTL_BOUNDS = { minMs: 1_000, maxMs: 86_400_000 };
+/** A person reads a page; a script asks for as many as a fleet has. */
+const LIST_LIMIT = { min: 1, max: 1_000_000 };
+const LIST_LIMIT_DEFAULT = '100';
+
+/** Runs one command line; returns the exit code. Never throws. */
+export async function runHalo(args: readonly string[], console: Console): Promise<number> {
+  try {
+    await buildProgram(console).parseAsync([...args], { from: 'user' });
+    return EXIT_DONE;
+  } catch (error) {
+    return exitCodeFor(error, console);
+  }
+}
+
+function exitCodeFor(error: unknown, console: Console): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_DONE : EXIT_USAGE;
+  const message = error instanceof Error ? error.message : 'failed';
+  console.err(`halo: ${printable(message)}${error instanceof ApiError ? facts(error) : ''}\n`);
+  return error instanceof UsageError ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/** Code and request id, which an operator needs to find the request in the server's log. */
+function facts({ problem }: ApiError): string {
+  const known = [
+    problem.code,
+    problem.requestId === undefined ? undefined : `request ${problem.requestId}`,
+  ].filter((fact) => fact !== undefined);
+  const hint = problem.retryable === true ? '; trying again can help' : '';
+  return known.length === 0 ? '' : ` (${printable(known.join(', '))})${hint}`;
+}
+
+/** One use of a command, with its words and its own options. */
+interface Call {
+  readonly words: readonly string[];
+  readonly given: GivenOptions<string>;
+}
+
+/** A command as data: what to write, what it says of itself, and what it does. */
+interface CommandSpec {
+  readonly usage: string;
+  readonly description: string;
+  readonly options?: ReadonlyArray<OptionSpec<string>>;
+  readonly isDefault?: boolean;
+  /** Checks the words and options first; what it returns then asks the server. */
+  readonly prepare: (call: Call) => (api: Api) => Promise<Shown>;
+}
+
+const STATUS: CommandSpec = {
+  usage: 'status',
+  description: 'what the server says of itself',
+  prepare: () => showStatus,
+};
+
+const ENROLL_TOKEN: CommandSpec = {
+  usage: 'enroll-token <user>',
+  description: 'make a token that lets one device of a user in, once',
+  options: [{ name: 'ttl', value: 'DURATION', help: 'how long it can be spent, such as 1h' }],
+  prepare: ({ words: [user = ''], given }) => {
+    const text = given.text('ttl');
+    const ttlMs = text === undefined ? undefined : parseDurationMs('--ttl', text, TOKEN_TTL_BOUNDS);
+    return (api) => mintEnrollmentToken(api, user, ttlMs === undefined ? undefined : ttlMs / 1000);
+  },
+};
+
+const DEVICES: readonly CommandSpec[] = [
+  {
+    usage: 'list',
+    description: 'devices, in the order of their enrolment (what `halo devices` alone does)',
+    isDefault: true,
+    options: [
+      { name: 'user', value: 'USER', help: 'of this user only' },
+      { name: 'limit', value: 'N', help: `at most so many (default ${LIST_LIMIT_DEFAULT})` },
+    ],
+    prepare: ({ given }) => {
+      const user = given.text('user');
+      const text = given.text('limit') ?? LIST_LIMIT_DEFAULT;
+      const limit = parseWholeNumber('--limit', text, LIST_LIMIT);
+      return (api) => listDevices(api, { limit, ...(user === undefined ? {} : { user }) });
+    },
+  },
+  {
+    usage: 'show <id>',
+    description: 'one device',
+    prepare:
+      ({ words: [id = ''] }) =>
+      (api) =>
+        showDevice(api, id),
+  },
+  {
+    usage: 'revoke <id>',
+    description: 'refuse a device for good, on every replica',
+    options: [
+      { name: 'reason', value: 'TEXT', help: 'why; it is kept with the device (required)' },
+    ],
+    prepare: ({ words: [id = ''], given }) => {
+      const reason = given.text('reason');
+      if (reason === undefined) throw new UsageError('say why with --reason');
+      return (api) => revokeDevice(api, id, reason);
+    },
+  },
+  {
+    usage: 'rotate <id>',
+    description: 'make a new credential for a device, and print it',
+    options: [
+      { name: 'overlap', value: 'DURATION', help: 'how long the old one still works, 0s to 1h' },
+    ],
+    prepare: ({ words: [id = ''], given }) => {
+      const text = given.text('overlap');
+      const overlapMs =
+        text === undefined ? undefined : parseDurationMs('--overlap', text, OVERLAP_BOUNDS);
+      return (api) => rotateDevice(api, id, overlapMs === undefined ? undefined : overlapMs / 1000);
+    },
+  },
+];
+
+function buildProgram(console: Console): Command {
+  const program = new Command('halo')
+    .description('Asks and steers a running Halos server.')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => console.out(text),
+      writeErr: (text) => console.err(text),
+    })
+    .showHelpAfterError('(--help shows what there is)')
+    .addHelpText('after', EPILOGUE);
+  addCommand(program, STATUS, console);
+  const devices = program
+    .command('devices')
+    .description('list, show, revoke and rotate devices')
+    .copyInheritedSettings(program);
+  for (const spec of DEVICES) addCommand(devices, spec, console);
+  addCommand(program, ENROLL_TOKEN, console);
+  return program;
+}
+
+function addCommand(parent: Command, spec: CommandSpec, console: Console): void {
+  const command = parent
+    .command(spec.usage, { isDefault: spec.isDefault ?? false })
+    .description(spec.description)
+    .copyInheritedSettings(parent);
+  declareOptions(command, spec.options ?? []);
+  declareOptions(command, COMMON_OPTIONS);
+  command.action(async () => {
+    const common = gatherOptions(command, COMMON_OPTIONS, console.environment);
+    const given = gatherOptions(command, spec.options ?? [], {});
+    const ask = spec.prepare({ words: command.args, given });
+    const api = await Api.open(readApiOptions(common));
+    const { value, text } = await ask(api);
+    console.out(common.on('json') ? `${JSON.stringify(value)}\n` : text);
+  });
+}
+
+function readApiOptions(given: GivenOptions<'url' | 'token-file' | 'json'>): ApiOptions {
+  const url = given.text('url') ?? DEFAULT_URL;
+  if (!/^https?:\/\/[^\s/@?#]+\/?$/.test(url)) {
+    throw new UsageError(`${given.origin('url')} takes an address such as ${DEFAULT_URL}`);
+  }
+  const tokenFile = given.text('token-file') ?? DEFAULT_TOKEN_FILE;
+  return { url, tokenFile: parsePath(given.origin('token-file'), tokenFile) };
+}
