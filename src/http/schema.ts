@@ -4,7 +4,7 @@
  * texts and OpenAPI have one source. Failures carry a phrase of ours: superstruct's own contains the
  * received value, and throws when that value cannot be printed.
  */
-import { object, Struct } from 'superstruct';
+import { type object, Struct } from 'superstruct';
 import { canonicalUser } from './user-name.js';
 
 /** A JSON Schema (2020-12), as OpenAPI 3.1 uses it. */
@@ -36,7 +36,12 @@ function leaf<T>(
   });
 }
 
-const unknownField = leaf<never>(UNKNOWN_FIELD, {}, 'left out: there is no such field', () => false);
+const unknownField = leaf<never>(
+  UNKNOWN_FIELD,
+  {},
+  'left out: there is no such field',
+  () => false,
+);
 
 /** An object with exactly these fields; superstruct's `object`, but with failures of ours. */
 export const fields = strictObject as unknown as typeof object;

@@ -25,7 +25,11 @@ export function validated<T>(
 }
 
 /** For rules that no struct states, such as fields that belong together. */
-export function fieldProblem(place: FieldError['in'], pointer: string, detail: string): HttpProblem {
+export function fieldProblem(
+  place: FieldError['in'],
+  pointer: string,
+  detail: string,
+): HttpProblem {
   const errors = [{ in: place, pointer, detail }];
   return new HttpProblem('validation_failed', { detail: summary(errors), errors });
 }

@@ -4,13 +4,7 @@ import type { Caller } from '../../actors/devices/messages.js';
 import { CURSOR_LENGTH_MAX, cursorText, parseCursor } from '../cursor.js';
 import { device, deviceBody, devicePage } from '../device-shapes.js';
 import { HttpProblem } from '../problem-details.js';
-import {
-  adminName,
-  askingProblems,
-  defineRoute,
-  type Route,
-  type RouteCaller,
-} from '../route.js';
+import { adminName, askingProblems, defineRoute, type Route, type RouteCaller } from '../route.js';
 import { fields, integerBetween, name, opaque, userName } from '../schema.js';
 
 /** A page's answer stays well under a megabyte even with names of full length. */
@@ -30,9 +24,7 @@ const listDevices = defineRoute({
   path: '/api/v1/devices',
   access: 'viewer',
   query: fields({
-    limit: optional(
-      integerBetween(1, PAGE_LIMIT_MAX, 'Devices on a page.', PAGE_LIMIT_DEFAULT),
-    ),
+    limit: optional(integerBetween(1, PAGE_LIMIT_MAX, 'Devices on a page.', PAGE_LIMIT_DEFAULT)),
     cursor: optional(opaque(CURSOR_LENGTH_MAX, '`next` of the page before.')),
     user: optional(userName()),
   }),

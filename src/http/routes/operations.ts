@@ -1,5 +1,5 @@
 /** Whether and how the replica is: for probes, operators and tools. */
-import { array, enums, optional, type as open, record, string, unknown } from 'superstruct';
+import { array, enums, type as open, optional, record, string, unknown } from 'superstruct';
 import { HttpProblem } from '../problem-details.js';
 import { askingProblems, defineRoute, type Route } from '../route.js';
 import { fields, name } from '../schema.js';
@@ -10,9 +10,7 @@ const healthz = defineRoute({
   method: 'GET',
   path: '/healthz',
   access: 'none',
-  answers: [
-    { status: 200, description: 'Alive.', body: fields({ status: enums(['ok']) }) },
-  ],
+  answers: [{ status: 200, description: 'Alive.', body: fields({ status: enums(['ok']) }) }],
   problems: [],
   caching: 'no-store',
   handle: () => ({ status: 200, body: { status: 'ok' } }),
@@ -40,9 +38,7 @@ const openApi = defineRoute({
   method: 'GET',
   path: '/openapi.json',
   access: 'none',
-  answers: [
-    { status: 200, description: 'The document.', body: record(string(), unknown()) },
-  ],
+  answers: [{ status: 200, description: 'The document.', body: record(string(), unknown()) }],
   problems: [],
   caching: 'entity-tag',
   handle: (_call, context) => ({ status: 200, body: context.openApi() }),

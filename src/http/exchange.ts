@@ -1,0 +1,223 @@
+/**
+ * One request and its answer, for every route but the hot path. Copies everything out of the
+ * request before anything asynchronous, knows when the client went away, answers exactly once.
+ */
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { DEVICE_CODES } from '../actors/devices/messages.js';
+import type { Clock } from '../runtime/clock.js';
+import { CodedError } from '../runtime/failure.js';
+import type { Log } from '../runtime/log.js';
+import type { ClientAddresses } from './client-address.js';
+import type { FrontMetrics } from './front-metrics.js';
+import {
+  HttpProblem,
+  PROBLEM_MEDIA_TYPE,
+  type ProblemExtras,
+  problemDetails,
+  problemHeaders,
+} from './problem-details.js';
+import { type ProblemCode, problemCodeOf } from './problems.js';
+import type { RequestIds } from './request-id.js';
+import { writeResponse } from './response.js';
+import { parseTraceparent } from './trace-context.js';
+
+/** What exchanges share. */
+export interface ExchangeHost {
+  readonly metrics: FrontMetrics;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly requestIds: RequestIds;
+  readonly addresses: ClientAddresses;
+  /** While draining, every answer closes its connection. */
+  readonly draining: boolean;
+}
+
+/** The label of paths that no route has. */
+const NO_ROUTE = '(unknown)';
+
+export class Exchange {
+  readonly method: string;
+  /** As received, still percent-encoded, without the query. */
+  readonly path: string;
+  readonly query: string;
+  /** In order; names in lower case. */
+  readonly headers: readonly (readonly [string, string])[];
+  readonly requestId: string;
+  /** The route's template, once it is known. */
+  template = NO_ROUTE;
+  private readonly startedMs: number;
+  private readonly traceId: string | undefined;
+  private readonly client: string;
+  private ended = false;
+  private settled = false;
+  /** The body is not going to be read: the connection cannot be kept. */
+  private closing = false;
+  private bodyRead = false;
+
+  constructor(
+    private readonly host: ExchangeHost,
+    private readonly res: HttpResponse,
+    req: HttpRequest,
+  ) {
+    host.metrics.inFlight += 1;
+    this.startedMs = host.clock.monotonicMs();
+    this.method = req.getMethod().toUpperCase();
+    this.path = req.getUrl();
+    this.query = req.getQuery() ?? '';
+    const headers: [string, string][] = [];
+    req.forEach((name, value) => {
+      headers.push([name, value]);
+    });
+    this.headers = headers;
+    this.requestId = host.requestIds.for(this.header('x-request-id') ?? '');
+    this.traceId = parseTraceparent(this.header('traceparent') ?? '')?.traceId;
+    this.client = host.addresses.of(res.getRemoteAddress(), {
+      forwarded: this.joinedHeader('forwarded'),
+      xForwardedFor: this.joinedHeader('x-forwarded-for'),
+    });
+  }
+
+  /** The first value of a header; undefined when it is absent. */
+  header(name: string): string | undefined {
+    return this.headers.find(([candidate]) => candidate === name)?.[1];
+  }
+
+  /** The client went away: nothing can be answered any more. */
+  abort(): void {
+    if (this.settled) return;
+    this.ended = true;
+    this.host.metrics.aborted += 1;
+    this.settle(0, 'aborted');
+  }
+
+  get isOver(): boolean {
+    return this.ended;
+  }
+
+  get isBodyRead(): boolean {
+    return this.bodyRead;
+  }
+
+  /** After this, the answer closes the connection instead of waiting for the rest of the body. */
+  closeAfterAnswer(): void {
+    this.closing = true;
+  }
+
+  /**
+   * The body; must be called before the request's handler returns. Rejects with `body_too_large`;
+   * never settles when the client goes away.
+   */
+  body(bytesMax: number): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      this.res.onData((chunk, isLast) => {
+        if (this.ended) return;
+        length += chunk.byteLength;
+        this.host.metrics.bodyBytes += chunk.byteLength;
+        if (length > bytesMax) {
+          this.closing = true;
+          reject(new HttpProblem('body_too_large', { detail: `The limit is ${bytesMax} bytes.` }));
+          return;
+        }
+        // The chunk's memory is taken away when this returns.
+        chunks.push(Buffer.from(new Uint8Array(chunk)));
+        if (isLast) {
+          this.bodyRead = true;
+          resolve(Buffer.concat(chunks, length));
+        }
+      });
+    });
+  }
+
+  /** Answers with JSON (or nothing for 304). At most one answer is ever written. */
+  answer(status: number, headers: Readonly<Record<string, string>>, body: string): void {
+    this.write(status, { 'content-type': 'application/json', ...headers }, body, undefined);
+  }
+
+  /** Answers with the problem that an error stands for; an unexpected one is logged. */
+  fail(error: unknown): void {
+    const { code, extras } = problemOf(error);
+    if (code === 'internal_error') {
+      this.host.log.error(
+        { requestId: this.requestId, route: this.template, err: error },
+        'a request failed unexpectedly',
+      );
+    }
+    if (this.ended) return;
+    this.host.metrics.failed(code);
+    const details = problemDetails(code, this.requestId, extras);
+    const headers = { 'content-type': PROBLEM_MEDIA_TYPE, ...problemHeaders(code, extras) };
+    this.write(details.status, headers, JSON.stringify(details), code);
+  }
+
+  private write(
+    status: number,
+    headers: Readonly<Record<string, string>>,
+    body: string,
+    code: ProblemCode | undefined,
+  ): void {
+    if (this.ended) return;
+    const response = {
+      status,
+      headers: { ...headers, 'x-request-id': this.requestId },
+      body,
+      head: this.method === 'HEAD',
+      close: this.closing || this.host.draining,
+    };
+    writeResponse(this.res, response, () => this.settle(status, code));
+    this.ended = true;
+  }
+
+  private settle(status: number, code: ProblemCode | 'aborted' | undefined): void {
+    if (this.settled) return;
+    this.settled = true;
+    const { metrics, log, clock } = this.host;
+    metrics.inFlight -= 1;
+    const durationMs = clock.monotonicMs() - this.startedMs;
+    metrics.counter(this.template, this.method, status).count += 1;
+    metrics.duration(this.template).observe(durationMs);
+    log.info(
+      {
+        route: this.template,
+        method: this.method,
+        status,
+        ...(code === undefined ? {} : { code }),
+        durationMs: Math.round(durationMs * 1000) / 1000,
+        requestId: this.requestId,
+        ...(this.traceId === undefined ? {} : { traceId: this.traceId }),
+        client: this.client,
+      },
+      'request',
+    );
+  }
+
+  private joinedHeader(name: string): string {
+    if (!this.host.addresses.believesHeaders) return '';
+    return this.headers
+      .filter(([candidate]) => candidate === name)
+      .map(([, value]) => value)
+      .join(', ');
+  }
+}
+
+const CODES_WITH_DETAIL: ReadonlySet<string> = new Set(DEVICE_CODES);
+
+/**
+ * The problem that an error stands for. Only what the devices actor says is passed on in words:
+ * the text of a store's error may name hosts and files.
+ */
+export function problemOf(error: unknown): { code: ProblemCode; extras: ProblemExtras } {
+  if (error instanceof HttpProblem) return { code: error.code, extras: error.extras };
+  if (!(error instanceof CodedError)) return { code: 'internal_error', extras: {} };
+  const detailed = CODES_WITH_DETAIL.has(error.code) && error.message !== error.code;
+  return {
+    code: problemCodeOf(error.code),
+    extras: {
+      ...(detailed ? { detail: error.message } : {}),
+      ...(error.retryAfterSeconds === undefined
+        ? {}
+        : { retryAfterSeconds: error.retryAfterSeconds }),
+    },
+  };
+}

@@ -1,0 +1,138 @@
+/**
+ * The HTTP front end of one thread: sockets in, questions to actors out. Owns no state beyond its
+ * sockets. Lives in whatever thread constructs it; a thread must not end while its app is open.
+ */
+import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
+import { type AdminToken, AdminTokens } from './authorization.js';
+import { ClientAddresses } from './client-address.js';
+import { DeviceAuthentication } from './device-authentication.js';
+import type { ExchangeHost } from './exchange.js';
+import { FrontMetrics, type FrontSnapshot } from './front-metrics.js';
+import { openApiDocument } from './openapi.js';
+import { RequestIds } from './request-id.js';
+import { RouteServer } from './route-server.js';
+import { ROUTES } from './routes.js';
+import type { FrontOptions, FrontServices, Readiness } from './services.js';
+import { TurnClock } from './turn-clock.js';
+
+/** How often draining looks whether everything is answered: a shutdown may wait this long more. */
+const DRAIN_POLL_MS = 10;
+
+type State = 'new' | 'listening' | 'not-accepting' | 'closed';
+
+export class FrontServer {
+  private readonly app: TemplatedApp = uWS.App();
+  private readonly metrics = new FrontMetrics();
+  private readonly host: ExchangeHost & { draining: boolean };
+  private state: State = 'new';
+  private listenSocket: us_listen_socket | undefined;
+  private adminTokens: AdminTokens;
+  private readiness: Readiness = { ready: false, reasons: ['starting'] };
+
+  /** Throws an Error when `trustedProxies` has something that is no address. */
+  constructor(
+    private readonly options: FrontOptions,
+    private readonly services: FrontServices,
+  ) {
+    this.adminTokens = new AdminTokens(options.adminTokens);
+    this.host = {
+      metrics: this.metrics,
+      log: services.log,
+      clock: services.clock,
+      requestIds: new RequestIds(services.random),
+      addresses: new ClientAddresses(options.trustedProxies),
+      draining: false,
+    };
+    this.register();
+  }
+
+  /** Resolves with the port; rejects when it cannot be had. Once only. */
+  listen(): Promise<{ port: number }> {
+    if (this.state !== 'new') return Promise.reject(new Error('listen() was called before'));
+    this.state = 'listening';
+    const { host, port } = this.options;
+    return new Promise((resolve, reject) => {
+      this.app.listen(host, port, (socket) => {
+        if (socket === false) {
+          reject(new Error(`cannot listen on ${host}:${port}`));
+          return;
+        }
+        this.listenSocket = socket;
+        resolve({ port: uWS.us_socket_local_port(socket) });
+      });
+    });
+  }
+
+  /** No new connections. Those that exist are still served. Idempotent. */
+  stopAccepting(): void {
+    if (this.listenSocket === undefined) return;
+    uWS.us_listen_socket_close(this.listenSocket);
+    this.listenSocket = undefined;
+    if (this.state === 'listening') this.state = 'not-accepting';
+  }
+
+  /**
+   * From now on every answer closes its connection. Resolves when nothing is in flight any more, or
+   * after `deadlineMs`, whichever is first.
+   */
+  async drain(deadlineMs: number): Promise<void> {
+    this.host.draining = true;
+    const { clock } = this.services;
+    const endMs = clock.monotonicMs() + deadlineMs;
+    while (this.metrics.inFlight > 0 && clock.monotonicMs() < endMs) {
+      await new Promise<void>((resolve) => clock.schedule(resolve, DRAIN_POLL_MS));
+    }
+  }
+
+  /** Closes every connection at once. Idempotent, and safe before `listen`. */
+  close(): void {
+    if (this.state === 'closed') return;
+    this.stopAccepting();
+    this.state = 'closed';
+    this.app.close();
+  }
+
+  setReadiness(readiness: Readiness): void {
+    this.readiness = readiness;
+  }
+
+  setAdminTokens(tokens: readonly AdminToken[]): void {
+    this.adminTokens = new AdminTokens(tokens);
+  }
+
+  /** Plain data, for whoever renders the metrics of all threads. */
+  snapshot(): FrontSnapshot {
+    return this.metrics.snapshot();
+  }
+
+  private register(): void {
+    const { services, options } = this;
+    new DeviceAuthentication(
+      services.devices,
+      this.host,
+      new TurnClock(services.clock),
+      options.logAllowed === true,
+    ).register(this.app);
+    let document: unknown;
+    const routes = new RouteServer({
+      routes: ROUTES,
+      host: this.host,
+      context: {
+        devices: services.devices,
+        verifyProof: (key, message, signature) => services.verifyProof(key, message, signature),
+        status: () => services.status(),
+        clock: services.clock,
+        random: services.random,
+        log: services.log,
+        readiness: () => this.readiness,
+        openApi: () => {
+          document ??= openApiDocument(ROUTES, options.version);
+          return document;
+        },
+      },
+      adminTokens: () => this.adminTokens,
+      hmacKey: Buffer.from(options.hmacKey),
+    });
+    this.app.any('/*', (res, req) => routes.serve(res, req));
+  }
+}

@@ -1,0 +1,231 @@
+/**
+ * Serves the route table: everything that holds for every route (matching, headers, credentials,
+ * validation, caching, errors) happens here, in this order, once.
+ */
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { digestOf } from '../actors/secrets.js';
+import { type AdminTokens, bearerCredential } from './authorization.js';
+import { entityTag, matchesEntityTag } from './entity-tag.js';
+import { Exchange, type ExchangeHost } from './exchange.js';
+import { checkedIdempotencyKey, idempotencyOf } from './idempotency.js';
+import { parseJsonBody } from './json-body.js';
+import { HttpProblem } from './problem-details.js';
+import type { RouteCaller, RouteContext } from './route.js';
+import { type Answer, BODY_BYTES_MAX, type Call, type Route } from './route.js';
+import { type Matched, parameterOf, Router } from './router.js';
+import { decodedQuery, decodedSegment } from './url.js';
+import { queryValues, validated } from './validation.js';
+
+/** What the front server tells the routes; the tokens may be replaced at any time. */
+export interface RouteServerOptions {
+  readonly routes: readonly Route[];
+  readonly host: ExchangeHost;
+  readonly context: RouteContext;
+  readonly adminTokens: () => AdminTokens;
+  readonly hmacKey: Buffer;
+}
+
+/** Headers that must not come twice: each decides something, and a proxy may pick the other one. */
+const SINGLE_HEADERS = new Set([
+  'authorization',
+  'content-type',
+  'content-length',
+  'host',
+  'idempotency-key',
+  'if-none-match',
+]);
+const CONTROL_BUT_TAB = /[\0-\x08\n-\x1f\x7f]/;
+const JSON_MEDIA_TYPE = /^application\/json *(?:; *charset="?utf-8"? *)?$/i;
+
+/** A request that may be handled as soon as its body is there. */
+interface Admitted {
+  readonly route: Route;
+  readonly path: unknown;
+  readonly canonicalPath: string;
+  readonly query: unknown;
+  readonly caller: RouteCaller;
+  readonly key: string | undefined;
+}
+
+export class RouteServer {
+  private readonly router: Router;
+
+  constructor(private readonly options: RouteServerOptions) {
+    this.router = new Router(options.routes);
+  }
+
+  /** The handler for every path that no other handler takes. Never throws. */
+  serve(res: HttpResponse, req: HttpRequest): void {
+    let exchange: Exchange | undefined;
+    res.onAborted(() => exchange?.abort());
+    try {
+      exchange = new Exchange(this.options.host, res, req);
+      void this.begin(exchange);
+    } catch (error) {
+      this.options.host.log.error({ err: error }, 'a request could not be read');
+      res.close();
+    }
+  }
+
+  /** Never rejects. */
+  private async begin(exchange: Exchange): Promise<void> {
+    try {
+      const admitted = this.admit(exchange);
+      // Asked for before the first await, while the library still takes the handler.
+      const bytes = admitted.route.body === undefined ? undefined : this.body(exchange, admitted);
+      await this.handle(exchange, admitted, await bytes);
+    } catch (error) {
+      this.refuse(exchange, error);
+    }
+  }
+
+  private admit(exchange: Exchange): Admitted {
+    const matched = this.router.match(exchange.method, exchange.path);
+    if (matched === undefined) throw new HttpProblem('route_unknown');
+    exchange.template = matched.template;
+    const { route, allow } = matched;
+    if (route === undefined) throw new HttpProblem('method_not_allowed', { allow });
+    checkHeaders(exchange);
+    const caller = this.authenticate(exchange, route);
+    const decoded = decodedParameters(matched);
+    const path = route.pathParameters && validated('path', decoded, route.pathParameters);
+    const query =
+      route.query &&
+      validated('query', queryValues(decodedQuery(exchange.query), route.query), route.query);
+    return {
+      route,
+      path,
+      canonicalPath: canonicalPath(route.path, path),
+      query,
+      caller,
+      key:
+        route.method === 'GET'
+          ? undefined
+          : checkedIdempotencyKey(exchange.header('idempotency-key')),
+    };
+  }
+
+  private authenticate(exchange: Exchange, route: Route): RouteCaller {
+    if (route.access === 'none' || route.access === 'enrollment-token') return { kind: 'none' };
+    const credential = bearerCredential(exchange.header('authorization') ?? '');
+    if (credential === undefined) throw new HttpProblem('credential_missing');
+    const name = this.options.adminTokens().nameOf(credential);
+    if (name !== undefined) return { kind: 'admin', name };
+    if (route.access === 'device-or-admin' && credential.startsWith('halo_device_')) {
+      return { kind: 'device', credentialDigest: digestOf(credential) };
+    }
+    throw new HttpProblem('token_unknown');
+  }
+
+  private body(exchange: Exchange, { route }: Admitted): Promise<Buffer> {
+    const bytesMax = route.body?.bytesMax ?? BODY_BYTES_MAX;
+    if (declaredLength(exchange) > bytesMax) {
+      throw new HttpProblem('body_too_large', { detail: `The limit is ${bytesMax} bytes.` });
+    }
+    return exchange.body(bytesMax);
+  }
+
+  private async handle(
+    exchange: Exchange,
+    admitted: Admitted,
+    bytes: Buffer | undefined,
+  ): Promise<void> {
+    const { route, key } = admitted;
+    const received = bytes === undefined ? undefined : parsedBody(exchange, route, bytes);
+    const body = route.body && validated('body', received ?? {}, route.body.struct);
+    const call: Call<unknown, unknown, unknown> = {
+      path: admitted.path,
+      query: admitted.query,
+      body,
+      caller: admitted.caller,
+      idempotency: (principal) => {
+        if (key === undefined) return undefined;
+        const keyed = { method: route.method, path: admitted.canonicalPath, key, body: received };
+        return idempotencyOf(keyed, principal, this.options.hmacKey);
+      },
+    };
+    const answer = await route.handle(call as Call<never, never, never>, this.options.context);
+    if (exchange.isOver) return;
+    respond(exchange, route, answer);
+  }
+
+  private refuse(exchange: Exchange, error: unknown): void {
+    try {
+      if (leavesLongBody(exchange)) exchange.closeAfterAnswer();
+      exchange.fail(error);
+    } catch (fault) {
+      this.options.host.log.error({ err: fault }, 'a problem could not be answered');
+    }
+  }
+}
+
+function checkHeaders(exchange: Exchange): void {
+  const seen = new Set<string>();
+  for (const [name, value] of exchange.headers) {
+    if (CONTROL_BUT_TAB.test(value)) {
+      throw new HttpProblem('headers_invalid', { detail: 'A header has control characters.' });
+    }
+    if (!SINGLE_HEADERS.has(name)) continue;
+    if (seen.has(name)) {
+      throw new HttpProblem('headers_invalid', { detail: `${name} must come once.` });
+    }
+    seen.add(name);
+  }
+}
+
+function decodedParameters(matched: Matched): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(matched.parameters).map(([key, value]) => [key, decodedSegment(value)]),
+  );
+}
+
+/** One spelling for one resource, however its parameters were encoded. */
+function canonicalPath(template: string, path: unknown): string {
+  const values = (path ?? {}) as Readonly<Record<string, string>>;
+  return template
+    .split('/')
+    .map((segment) => {
+      const parameter = parameterOf(segment);
+      return parameter === undefined ? segment : encodeURIComponent(values[parameter] ?? '');
+    })
+    .join('/');
+}
+
+/** What the client says; 0 when it does not say. */
+function declaredLength(exchange: Exchange): number {
+  return Number(exchange.header('content-length') ?? 0);
+}
+
+/** Whether more of a body may come than is worth reading only to keep the connection. */
+function leavesLongBody(exchange: Exchange): boolean {
+  if (exchange.isBodyRead) return false;
+  return (
+    exchange.header('transfer-encoding') !== undefined || declaredLength(exchange) > BODY_BYTES_MAX
+  );
+}
+
+/** Undefined for an absent body where that is allowed. */
+function parsedBody(exchange: Exchange, route: Route, bytes: Buffer): unknown {
+  if (bytes.length === 0 && route.body?.optional === true) return undefined;
+  const mediaType = exchange.header('content-type') ?? '';
+  if (bytes.length > 0 && !JSON_MEDIA_TYPE.test(mediaType.trim())) {
+    throw new HttpProblem('media_type_unsupported');
+  }
+  return parseJsonBody(bytes);
+}
+
+function respond(exchange: Exchange, route: Route, { status, body }: Answer): void {
+  const text = JSON.stringify(body);
+  if (route.caching === 'no-store') {
+    exchange.answer(status, { 'cache-control': 'no-store' }, text);
+    return;
+  }
+  const etag = entityTag(text);
+  const headers = { etag, 'cache-control': 'private, no-cache' };
+  const condition = exchange.header('if-none-match');
+  if (condition !== undefined && matchesEntityTag(condition, etag)) {
+    exchange.answer(304, headers, '');
+  } else {
+    exchange.answer(status, headers, text);
+  }
+}
