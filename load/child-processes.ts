@@ -4,7 +4,7 @@ import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 const running = new Set<ChildProcess>();
 let guarded = false;
 
-/** Spawns a child that is killed, by its pid, when this process exits. */
+/** Spawns a child that is killed, by its pid, when this process ends, in whatever way. */
 export function spawnTracked(
   command: string,
   args: readonly string[],
@@ -12,10 +12,29 @@ export function spawnTracked(
 ): ChildProcess {
   guardExit();
   const child = spawn(command, args, options);
+  const watchdog = child.pid === undefined ? undefined : startWatchdog(child.pid);
   running.add(child);
-  child.once('exit', () => running.delete(child));
-  child.once('error', () => running.delete(child));
+  const forget = (): void => {
+    running.delete(child);
+    watchdog?.kill('SIGKILL');
+  };
+  child.once('exit', forget);
+  child.once('error', forget);
   return child;
+}
+
+/**
+ * A shell that waits for the end of its input, which comes when this process ends even by SIGKILL,
+ * and then kills the child. It is killed itself as soon as the child has ended.
+ */
+function startWatchdog(pid: number): ChildProcess {
+  const watchdog = spawn('/bin/sh', ['-c', 'read -r line; kill -KILL "$1"', 'sh', String(pid)], {
+    stdio: ['pipe', 'ignore', 'ignore'],
+    // A signal to the terminal's group is for the run, which ends its children itself.
+    detached: true,
+  });
+  watchdog.unref();
+  return watchdog;
 }
 
 /** Resolves when the child has ended: its exit code, or 128 and more for a signal. */

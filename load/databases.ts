@@ -2,8 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
-import { type PostgresServer, startPostgres } from '../test/fixtures/postgres-server.js';
 import { digestOf } from '../src/actors/secrets.js';
+import { type PostgresServer, startPostgres } from '../test/fixtures/postgres-server.js';
 import type { LoadDevice } from './devices.js';
 import { treeCpuMs } from './process-usage.js';
 

@@ -1,7 +1,7 @@
 /**
  * The process that autocannon runs in, so that neither the measuring process nor a server shares
- * its event loop. Takes one `LoadJob` per message from its parent, answers each with a
- * `LoadResult`, and ends when the parent does.
+ * its event loop. Takes one `LoadJob` per message from its parent and answers each with a
+ * `LoadResult`.
  *
  * Every answer is checked against the request it belongs to: status, both headers, whole body.
  * Only documented hooks of autocannon are used; there is no pipelining, so that a connection's
@@ -131,4 +131,3 @@ process.on('message', (job) => {
     (error: unknown) => process.send?.({ error: String(error) }),
   );
 });
-process.on('disconnect', () => process.exit(0));

@@ -60,5 +60,8 @@ function storageArgs(storage: HaloStorage): string[] {
 }
 
 function newSigningKey(): string {
-  return generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
+  return generateKeyPairSync('ed25519').privateKey.export({
+    type: 'pkcs8',
+    format: 'pem',
+  }) as string;
 }

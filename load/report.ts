@@ -99,12 +99,12 @@ export function reportText(report: LoadReport): string {
 
 const COLUMNS: readonly (readonly [title: string, cell: (row: Measured) => string])[] = [
   ['server', ({ name }) => name],
-  ['requests/s', ({ requestsPerSecond }) => requestsPerSecond.toFixed(0)],
+  ['req/s', ({ requestsPerSecond }) => requestsPerSecond.toFixed(0)],
   ['p50 ms', ({ p50Ms }) => p50Ms.toFixed(2)],
   ['p95 ms', ({ p95Ms }) => p95Ms.toFixed(2)],
   ['p99 ms', ({ p99Ms }) => p99Ms.toFixed(2)],
   ['max ms', ({ maxMs }) => maxMs.toFixed(1)],
-  ['errors', ({ errors }) => String(errors)],
+  ['err.', ({ errors }) => String(errors)],
   ['wrong', ({ wrong }) => String(wrong)],
   ['CPU µs', ({ serverCpuUs }) => serverCpuUs.toFixed(2)],
   ['db µs', ({ databaseCpuUs }) => databaseCpuUs.toFixed(2)],
@@ -114,7 +114,10 @@ const COLUMNS: readonly (readonly [title: string, cell: (row: Measured) => strin
 ];
 
 function table(rows: readonly Measured[]): string[] {
-  const cells = [COLUMNS.map(([title]) => title), ...rows.map((row) => COLUMNS.map(([, of]) => of(row)))];
+  const cells = [
+    COLUMNS.map(([title]) => title),
+    ...rows.map((row) => COLUMNS.map(([, of]) => of(row))),
+  ];
   const widths = COLUMNS.map((_, column) =>
     Math.max(...cells.map((line) => line[column]?.length ?? 0)),
   );

@@ -103,11 +103,7 @@ function jobFor(target: Target, plan: RoundPlan): LoadJob {
   };
 }
 
-async function measureOnce(
-  target: Target,
-  generator: Generator,
-  plan: RoundPlan,
-): Promise<Round> {
+async function measureOnce(target: Target, generator: Generator, plan: RoundPlan): Promise<Round> {
   const cpuMs = (): number =>
     target.servers.reduce((total, server) => total + server.usage().cpuMs, 0);
   const databaseBefore = plan.databaseCpuMs();

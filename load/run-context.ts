@@ -43,6 +43,8 @@ export async function withRunContext<Result>(
     process.exit(1);
   }, boundMs);
   const directory = mkdtempSync(join(tmpdir(), 'halos-load-'));
+  const removeDirectory = (): void => rmSync(directory, { recursive: true, force: true });
+  process.once('exit', removeDirectory);
   const generator =
     options.generator === 'wrk' ? new WrkGenerator(directory) : new AutocannonGenerator();
   const ends: (() => Promise<void>)[] = [() => generator.stop()];
@@ -61,7 +63,8 @@ export async function withRunContext<Result>(
   }
   for (const end of ends.reverse()) await end().catch((error: unknown) => errors.push(error));
   clearTimeout(bound);
-  rmSync(directory, { recursive: true, force: true });
+  removeDirectory();
+  process.off('exit', removeDirectory);
   if (errors.length > 0 || result === undefined) throw new AggregateError(errors, messages(errors));
   return result;
 }

@@ -52,7 +52,7 @@ export class ServerProcess {
     const child = spawnTracked(
       process.execPath,
       [spec.script, ...spec.args, '--ready-file', readyFile],
-      { stdio: ['pipe', log, log], env: cleanEnvironment(), cwd: spec.directory },
+      { stdio: ['ignore', log, log], env: cleanEnvironment(), cwd: spec.directory },
     );
     closeSync(log);
     let ended = false;

@@ -7,9 +7,10 @@
  *
  * `--answer` names a JSON file `{headers: [[name, value], …], body}`, taken from a real answer.
  */
-import { readFileSync } from 'node:fs';
+
 import uWS from 'uWebSockets.js';
-import { announceReady, baselineOptions, endWithParent } from './baseline-process.js';
+import { readFileSync } from 'node:fs';
+import { announceReady, baselineOptions } from './baseline-process.js';
 
 /** An answer as it is sent: the server adds what the library always adds, and the length. */
 export interface ConstantAnswer {
@@ -31,12 +32,10 @@ function serve(readyFile: string, answer: ConstantAnswer): void {
   });
   app.listen('127.0.0.1', 0, (socket) => {
     if (!socket) throw new Error('The baseline cannot listen on the loopback address.');
-    const stop = (): void => {
+    process.once('SIGTERM', () => {
       app.close();
       process.exit(0);
-    };
-    process.once('SIGTERM', stop);
-    endWithParent(stop);
+    });
     announceReady(readyFile, `http://127.0.0.1:${uWS.us_socket_local_port(socket)}`);
   });
 }

@@ -1,4 +1,4 @@
-/** How a baseline starts, says where it listens, and ends: the same for each of them. */
+/** How a baseline is started and says where it listens: the same for each of them. */
 import { renameSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 
@@ -21,11 +21,4 @@ export function announceReady(readyFile: string, url: string): void {
   writeFileSync(`${readyFile}.new`, `${JSON.stringify({ pid: process.pid, url })}\n`);
   renameSync(`${readyFile}.new`, readyFile);
   process.stdout.write(`${url}\n`);
-}
-
-/** Calls `stop` when the process that started this one is gone, however it ended. */
-export function endWithParent(stop: () => void): void {
-  process.stdin.on('end', stop);
-  process.stdin.on('error', stop);
-  process.stdin.resume();
 }

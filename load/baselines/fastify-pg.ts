@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import Fastify, { type FastifyInstance } from 'fastify';
 import pg from 'pg';
-import { announceReady, baselineOptions, endWithParent } from './baseline-process.js';
+import { announceReady, baselineOptions } from './baseline-process.js';
 
 /** As many connections as Halos may open by default (`--database-max-conns`). */
 const POOL_MAX = 16;
@@ -50,12 +50,10 @@ const pool = new pg.Pool({
 // A pool without this listener turns an idle connection's end into an uncaught exception.
 pool.on('error', () => undefined);
 const app = build(pool);
-const stop = (): void => {
+process.once('SIGTERM', () => {
   void app
     .close()
     .then(() => pool.end())
     .then(() => process.exit(0));
-};
-process.once('SIGTERM', stop);
-endWithParent(stop);
+});
 announceReady(options['ready-file'], await app.listen({ host: '127.0.0.1', port: 0 }));

@@ -19,7 +19,7 @@ import {
 import type { ExpectedAnswer } from '../generator.js';
 import { type HaloServers, startHalo } from '../halo-servers.js';
 import type { LoadOptions } from '../options.js';
-import { type LoadReport, type Verdict, isOk, machineFacts, verdict } from '../report.js';
+import { isOk, type LoadReport, machineFacts, type Verdict, verdict } from '../report.js';
 import { cpuRatio, type Measured, measureInTurn, type Target } from '../rounds.js';
 import type { RunContext } from '../run-context.js';
 import { ServerProcess } from '../server-process.js';
@@ -63,7 +63,7 @@ export async function runDeviceAuth(
   });
   context.progress('checking each credential again');
   await checkHalo(halo, devices);
-  const verdicts = judge(measured, options);
+  const verdicts = deviceAuthVerdicts(measured, options);
   return {
     profile: options.profile,
     startedAt: context.startedAt,
@@ -156,7 +156,7 @@ async function startBaseline(
 }
 
 /** The mandatory ones, and the targets of docs/performance.md that fit these options. */
-function judge(measured: readonly Measured[], options: LoadOptions): Verdict[] {
+export function deviceAuthVerdicts(measured: readonly Measured[], options: LoadOptions): Verdict[] {
   const byName = (name: string): Measured => {
     const found = measured.find((one) => one.name === name);
     if (found === undefined) throw new Error(`Nothing was measured of ${name}.`);
@@ -168,7 +168,8 @@ function judge(measured: readonly Measured[], options: LoadOptions): Verdict[] {
   const bareLimit = options.backend === 'file' ? 2.1 : options.connections >= 256 ? 2.0 : 2.5;
   return [
     verdict('halos p95', halos.p95Ms, ['below', 50, ' ms'], true),
-    ...measured.flatMap(({ name, wrong, errors }) => [
+    ...measured.flatMap(({ name, answered, wrong, errors }) => [
+      verdict(`${name} answers`, answered, ['at least', 1, ''], true),
       verdict(`${name} wrong answers`, wrong, ['at most', 0, ''], true),
       verdict(`${name} errors`, errors, ['at most', 0, ''], true),
     ]),
