@@ -8,7 +8,7 @@ import type { DevicesClient } from '../actors/devices/client.js';
 import { allowedId, allowedUser } from '../actors/devices/messages.js';
 import { digestOf, isWellFormedSecret } from '../actors/secrets.js';
 import type { AnswerSink } from '../runtime/ask.js';
-import { type Failure, isFailure } from '../runtime/failure.js';
+import { describe, type Failure, isFailure } from '../runtime/failure.js';
 import type { Histogram } from '../runtime/histogram.js';
 import { bearerCredential } from './authorization.js';
 import type { ExchangeHost } from './exchange.js';
@@ -293,7 +293,7 @@ export class DeviceAuthentication {
 
   /** A bug: the log has it, and the connection is closed, since nothing sure can be said. */
   private fault(res: HttpResponse, error: unknown): void {
-    this.host.log.error({ err: error }, 'device authentication failed unexpectedly');
+    this.host.log.error({ error: describe(error) }, 'device authentication failed unexpectedly');
     this.host.metrics.failed('internal_error');
     try {
       res.close();

@@ -5,7 +5,7 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { DEVICE_CODES } from '../actors/devices/messages.js';
 import type { Clock } from '../runtime/clock.js';
-import { CodedError } from '../runtime/failure.js';
+import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import type { ClientAddresses } from './client-address.js';
 import type { FrontMetrics } from './front-metrics.js';
@@ -140,7 +140,7 @@ export class Exchange {
     const { code, extras } = problemOf(error);
     if (code === 'internal_error') {
       this.host.log.error(
-        { requestId: this.requestId, route: this.template, err: error },
+        { requestId: this.requestId, route: this.template, error: describe(error) },
         'a request failed unexpectedly',
       );
     }

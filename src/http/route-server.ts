@@ -2,8 +2,10 @@
  * Serves the route table: everything that holds for every route (matching, headers, credentials,
  * validation, caching, errors) happens here, in this order, once.
  */
+
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { digestOf } from '../actors/secrets.js';
+import { describe } from '../runtime/failure.js';
 import { type AdminTokens, bearerCredential } from './authorization.js';
 import { entityTag, matchesEntityTag } from './entity-tag.js';
 import { Exchange, type ExchangeHost } from './exchange.js';
@@ -34,7 +36,8 @@ const SINGLE_HEADERS = new Set([
   'idempotency-key',
   'if-none-match',
 ]);
-const CONTROL_BUT_TAB = /[\0-\x08\n-\x1f\x7f]/;
+/** Tab is the one control character that RFC 9110 §5.5 allows in a value. */
+const CONTROL = /\p{Cc}/u;
 const JSON_MEDIA_TYPE = /^application\/json *(?:; *charset="?utf-8"? *)?$/i;
 
 /** A request that may be handled as soon as its body is there. */
@@ -62,7 +65,7 @@ export class RouteServer {
       exchange = new Exchange(this.options.host, res, req);
       void this.begin(exchange);
     } catch (error) {
-      this.options.host.log.error({ err: error }, 'a request could not be read');
+      this.options.host.log.error({ error: describe(error) }, 'a request could not be read');
       res.close();
     }
   }
@@ -154,7 +157,7 @@ export class RouteServer {
       if (leavesLongBody(exchange)) exchange.closeAfterAnswer();
       exchange.fail(error);
     } catch (fault) {
-      this.options.host.log.error({ err: fault }, 'a problem could not be answered');
+      this.options.host.log.error({ error: describe(fault) }, 'a problem could not be answered');
     }
   }
 }
@@ -162,7 +165,7 @@ export class RouteServer {
 function checkHeaders(exchange: Exchange): void {
   const seen = new Set<string>();
   for (const [name, value] of exchange.headers) {
-    if (CONTROL_BUT_TAB.test(value)) {
+    if (CONTROL.test(value.replaceAll('\t', ' '))) {
       throw new HttpProblem('headers_invalid', { detail: 'A header has control characters.' });
     }
     if (!SINGLE_HEADERS.has(name)) continue;
