@@ -49,8 +49,8 @@ async function untilAnswered(ask: (kind: string, payload: unknown) => Promise<un
 t.test('front threads ask actor threads over ports of their own', async (t) => {
   const { supervisor, ask } = await start(t);
   t.equal(await ask('read', 'hello'), 'hello');
-  t.same(await supervisor.problems(), []);
-  const { actors, store } = await supervisor.inspect();
+  const { actors, store, problems } = await supervisor.inspect();
+  t.same(problems, []);
   t.match(actors, [{ name: 'echo', thread: 'actors-0', state: 'running' }]);
   t.same(store, { opened: 1 });
 });
@@ -63,7 +63,7 @@ for (const death of ['exit', 'throw', 'exhaust-memory']) {
     t.match(await pending, { failure: 'actor_restarted' });
     if (death !== 'throw') t.match(await dying, { failure: 'actor_restarted' });
     await untilAnswered(ask);
-    t.same(await supervisor.problems(), []);
+    t.same((await supervisor.inspect()).problems, []);
     t.same(fatal, []);
   });
 }
@@ -76,12 +76,12 @@ t.test('an actor that crashes again and again is fatal for the process', async (
   }
   await until(() => fatal.length > 0);
   t.match(fatal, ['The actor echo crashed too often.']);
-  t.match(await supervisor.problems(), ['actor echo is stopped']);
+  t.match((await supervisor.inspect()).problems, ['actor echo is stopped']);
 });
 
 t.test('stop is idempotent, safe before start and while starting', async (t) => {
   const { supervisor } = await start(t);
   await Promise.all([supervisor.stop(), supervisor.stop()]);
   await supervisor.stop();
-  t.match(await supervisor.problems(), ['thread front-0 is stopped']);
+  t.match((await supervisor.inspect()).problems, ['thread front-0 is stopped']);
 });

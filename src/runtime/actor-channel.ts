@@ -94,7 +94,8 @@ export class ActorChannel {
     return this.pending;
   }
 
-  private ask(
+  /** See `ActorRef.ask`. */
+  ask(
     actor: string,
     kind: string,
     payload: unknown,

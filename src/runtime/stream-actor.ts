@@ -166,6 +166,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   inspect(): Readonly<Record<string, unknown>> {
     const cursors = Object.entries(this.position?.cursors ?? {});
     return {
+      epoch: this.position?.epoch ?? '',
       cursors: Object.fromEntries(cursors.map(([stream, cursor]) => [stream, cursor.id])),
       replayedRecords: this.replayedRecords,
       ...this.behaviour.inspect(this.state),

@@ -27,11 +27,16 @@ export interface PlacedActor extends ActorSnapshot {
   readonly thread: string;
 }
 
+export interface Inspection {
+  readonly actors: readonly PlacedActor[];
+  readonly store: Readonly<Record<string, number>>;
+  /** Threads that are down or silent, and actors that are not running; empty when all is well. */
+  readonly problems: readonly string[];
+}
+
 interface ActorThread {
   readonly spec: ActorThreadSpec;
   readonly thread: SupervisedThread<ActorThreadControl>;
-  /** Whether the views are complete for the first time since the thread started. */
-  opened: boolean;
 }
 
 /** A snapshot that takes longer says that the thread is stuck. */
@@ -68,48 +73,35 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   }
 
-  /** Names of threads that are down, and of actors that are not running. */
-  async problems(): Promise<string[]> {
-    const fronts = this.fronts.filter((front) => front.state !== 'running');
-    const { actors, silent } = await this.inspect();
-    return [
-      ...fronts.map((front) => `thread ${front.spec.name} is ${front.state}`),
-      ...silent.map((name) => `thread ${name} does not answer`),
-      ...actors
-        .filter((actor) => actor.state !== 'running')
-        .map((actor) => `actor ${actor.name} is ${actor.state}`),
-    ];
-  }
-
-  /** All actors as they are now, the stores' facts added up, and the threads that do not answer. */
-  async inspect(): Promise<{
-    actors: PlacedActor[];
-    store: Record<string, number>;
-    silent: string[];
-  }> {
-    const { clock } = this.environment;
+  /** All actors as they are now, the stores' facts added up, and what is wrong, as phrases. */
+  async inspect(): Promise<Inspection> {
     const actors: PlacedActor[] = [];
     const store: Record<string, number> = {};
-    const silent: string[] = [];
+    const problems = this.fronts
+      .filter((front) => front.state !== 'running')
+      .map((front) => `thread ${front.spec.name} is ${front.state}`);
     await Promise.all(
       this.actorThreads.map(async ({ spec, thread }) => {
-        const late = delay(clock, SNAPSHOT_TIMEOUT_MS).then(() => undefined);
-        const asked = thread.call(async (control) => control.snapshots());
-        const found: ActorThreadSnapshot | undefined = await Promise.race([
-          asked.catch(() => undefined),
-          late,
-        ]);
-        if (!found) {
-          silent.push(spec.name);
-          return;
-        }
-        actors.push(...found.actors.map((actor) => ({ ...actor, thread: spec.name })));
-        for (const [name, value] of Object.entries(found.store)) {
+        const found = await this.snapshotOf(thread);
+        if (!found) problems.push(`thread ${spec.name} does not answer`);
+        actors.push(...(found?.actors ?? []).map((actor) => ({ ...actor, thread: spec.name })));
+        for (const [name, value] of Object.entries(found?.store ?? {})) {
           store[name] = (store[name] ?? 0) + value;
         }
       }),
     );
-    return { actors, store, silent };
+    for (const { name, state } of actors) {
+      if (state !== 'running') problems.push(`actor ${name} is ${state}`);
+    }
+    return { actors, store, problems };
+  }
+
+  private snapshotOf(
+    thread: SupervisedThread<ActorThreadControl>,
+  ): Promise<ActorThreadSnapshot | undefined> {
+    const late = delay(this.environment.clock, SNAPSHOT_TIMEOUT_MS).then(() => undefined);
+    const asked = thread.call(async (control) => control.snapshots());
+    return Promise.race([asked.catch(() => undefined), late]);
   }
 
   /** Resolves when no mailbox holds anything; threads that are down hold nothing. */
@@ -131,7 +123,6 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
   private actorThread(spec: ActorThreadSpec): ActorThread {
     const own: ActorThread = {
       spec,
-      opened: false,
       thread: new SupervisedThread<ActorThreadControl>(
         spec,
         this.environment,
@@ -146,16 +137,10 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
     for (const front of this.fronts) if (front.state === 'running') this.connect(front, own);
     own.thread
       .call((control) => control.open() as Promise<void>)
-      .then(
-        () => {
-          own.opened = true;
-        },
-        (error: unknown) => this.report(own.spec.name, error),
-      );
+      .catch((error: unknown) => this.report(own.spec.name, error));
   }
 
   private actorThreadDied(own: ActorThread): void {
-    own.opened = false;
     if (this.stopping) return;
     void this.eachFront(async (control) => control.detach(own.spec.name));
   }

@@ -1,0 +1,48 @@
+/** Entry of an actor thread: opens the thread's store and hosts the actors placed on it. */
+import { ActorHost } from '../runtime/actor-host.js';
+import { systemClock } from '../runtime/clock.js';
+import { describe } from '../runtime/failure.js';
+import { openLog } from '../runtime/pino-log.js';
+import { systemRandom } from '../runtime/random.js';
+import { actorThreadControl, serveControl, threadStart } from '../runtime/thread-control.js';
+import { openStore, type StoreSource } from '../storage/open-store.js';
+import { sweepRegularly } from '../storage/sweeper.js';
+import { actorDefinition } from './catalogue.js';
+
+/** What the supervisor's process gives to an actor thread. */
+export interface ActorThreadData {
+  readonly actors: readonly string[];
+  readonly store: StoreSource;
+  /** Whether this thread deletes what has expired; one for each process. */
+  readonly sweeps: boolean;
+  readonly logLevel: string;
+}
+
+const { name, events, data } = threadStart<ActorThreadData>();
+const log = openLog(name, data.logLevel);
+const clock = systemClock;
+const random = systemRandom;
+const store = openStore(data.store, { clock, random, log });
+const environment = { store, clock, random, log };
+const host = new ActorHost(
+  data.actors.map((actor) => actorDefinition(actor, environment)),
+  {
+    clock,
+    random,
+    log,
+    onExhausted: (actor, cause) => {
+      events.postMessage({ type: 'exhausted', actor, error: describe(cause) });
+    },
+  },
+);
+const sweeper = data.sweeps ? sweepRegularly(store, { clock, random, log }) : undefined;
+
+serveControl(
+  actorThreadControl(host, {
+    facts: () => store.facts(),
+    close: async () => {
+      sweeper?.stop();
+      await store.close();
+    },
+  }),
+);

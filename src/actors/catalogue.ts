@@ -1,0 +1,34 @@
+/** Every actor there is: what threads are made of, and what front threads must know of them. */
+import type { ActorDefinition } from '../runtime/actor.js';
+import { devicesActor, isDeviceWrite, type DevicesEnvironment } from './devices/actor.js';
+import { DEVICES_ACTOR } from './devices/client.js';
+
+/** What any actor may be given. */
+export type ActorEnvironment = DevicesEnvironment;
+
+interface CatalogueEntry {
+  readonly create: (environment: ActorEnvironment) => ActorDefinition;
+  readonly isWrite: (kind: string) => boolean;
+}
+
+const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
+  [DEVICES_ACTOR]: { create: devicesActor, isWrite: isDeviceWrite },
+};
+
+/** All actors, the busiest first, as `placeActors` wants them. */
+export const ACTOR_NAMES: readonly string[] = Object.keys(CATALOGUE);
+
+export function actorDefinition(name: string, environment: ActorEnvironment): ActorDefinition {
+  return entry(name).create(environment);
+}
+
+/** Whether an ask of that kind changes something, which decides its deadline and its fate. */
+export function isActorWrite(actor: string, kind: string): boolean {
+  return entry(actor).isWrite(kind);
+}
+
+function entry(name: string): CatalogueEntry {
+  const found = CATALOGUE[name];
+  if (!found) throw new RangeError(`There is no actor named ${name}.`);
+  return found;
+}

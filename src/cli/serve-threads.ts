@@ -1,0 +1,48 @@
+/** Which threads a server has, and what each of them is given. */
+import type { ActorThreadData } from '../actors/actor-thread.js';
+import { ACTOR_NAMES } from '../actors/catalogue.js';
+import type { AdminToken } from '../http/authorization.js';
+import type { FrontThreadData } from '../http/front-thread.js';
+import type { FrontOptions } from '../http/services.js';
+import { placeActors } from '../runtime/placement.js';
+import type { ThreadSpec } from '../runtime/supervised-thread.js';
+import type { ActorThreadSpec } from '../runtime/supervisor.js';
+import type { ServerStorage } from './serve-storage.js';
+
+export function actorThreadSpecs(
+  threads: number,
+  storage: ServerStorage,
+  logLevel: string,
+): ActorThreadSpec[] {
+  return placeActors(ACTOR_NAMES, threads).map((actors, index) => ({
+    name: `actors-${index}`,
+    actors,
+    entry: new URL('../actors/actor-thread.js', import.meta.url),
+    endsItself: false,
+    data: () => {
+      const { source, transferList } = storage.storeSource();
+      const data: ActorThreadData = { actors, store: source, sweeps: index === 0, logLevel };
+      return { data, transferList };
+    },
+  }));
+}
+
+export function frontThreadSpecs(
+  threads: number,
+  options: Omit<FrontOptions, 'adminTokens'>,
+  adminTokens: () => readonly AdminToken[],
+  logLevel: string,
+): ThreadSpec[] {
+  return Array.from({ length: threads }, (_, index) => ({
+    name: `front-${index}`,
+    entry: new URL('../http/front-thread.js', import.meta.url),
+    endsItself: true,
+    data: () => {
+      const data: FrontThreadData = {
+        options: { ...options, adminTokens: adminTokens() },
+        logLevel,
+      };
+      return { data };
+    },
+  }));
+}

@@ -1,0 +1,64 @@
+/**
+ * `halo-server serve`: the main thread of a server. Starts everything in order, answers for
+ * readiness, and stops everything in order.
+ */
+import { describe, CodedError } from '../runtime/failure.js';
+import { openLog } from '../runtime/pino-log.js';
+import type { Log } from '../runtime/log.js';
+import { EXIT_DONE, EXIT_FAILED, EXIT_REFUSED } from './exit-codes.js';
+import { Server } from './server.js';
+import type { ServeOptions } from './serve-options.js';
+
+/** Codes that mean "refused to protect data", not "did not work". */
+const REFUSALS = new Set([
+  'directory_held',
+  'damaged',
+  'incompatible',
+  'schema_behind',
+  'schema_ahead',
+  'database_tls_required',
+]);
+
+/** Runs until a signal or a fatal fault; resolves with the process's exit code. */
+export async function runServe(options: ServeOptions): Promise<number> {
+  // Whatever is made from here on is for its owner only; threads inherit it.
+  process.umask(0o077);
+  const log = openLog('main', options.logLevel);
+  let server: Server;
+  try {
+    server = await Server.start(options, log);
+  } catch (error) {
+    return startFailed(error, log);
+  }
+  const fault = await Promise.race([signalled(log), server.fatal]);
+  await server.stop();
+  if (fault === undefined) return EXIT_DONE;
+  log.error({ reason: fault }, 'The server gives up; its orchestrator should start another.');
+  return EXIT_FAILED;
+}
+
+/** Resolves at the first signal; a second one ends the process at once. */
+function signalled(log: Log): Promise<undefined> {
+  return new Promise((resolve) => {
+    let seen = false;
+    const onSignal = (signal: NodeJS.Signals): void => {
+      if (seen) process.exit(EXIT_FAILED);
+      seen = true;
+      log.info({ signal }, 'Shutting down.');
+      resolve(undefined);
+    };
+    process.on('SIGTERM', onSignal);
+    process.on('SIGINT', onSignal);
+  });
+}
+
+function startFailed(error: unknown, log: Log): number {
+  if (!(error instanceof CodedError)) {
+    log.error({ error: describe(error) }, 'The server cannot start.');
+    process.stderr.write('The server cannot start: an unexpected error; the log has it.\n');
+    return EXIT_FAILED;
+  }
+  log.error({ code: error.code, error: describe(error) }, 'The server cannot start.');
+  process.stderr.write(`${error.message}\n`);
+  return REFUSALS.has(error.code) ? EXIT_REFUSED : EXIT_FAILED;
+}

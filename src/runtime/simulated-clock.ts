@@ -1,0 +1,79 @@
+/**
+ * A clock for simulations: time moves only from event to event, so that a seed replays a run. All
+ * of the code under simulation runs in one thread, between two events.
+ */
+import { systemClock, type Clock, type Timer } from './clock.js';
+
+interface Event {
+  readonly atMs: number;
+  readonly order: number;
+  readonly callback: () => void;
+  cancelled: boolean;
+}
+
+/** Where simulated wall clocks start: some day in 2026; durations start at 1 s. */
+const WALL_START_MS = 1_790_000_000_000;
+
+export class SimulatedClock implements Clock {
+  private elapsedMs = 1_000;
+  private order = 0;
+  private events: Event[] = [];
+
+  wallMs(): number {
+    return Math.floor(WALL_START_MS + this.elapsedMs);
+  }
+
+  monotonicMs(): number {
+    return this.elapsedMs;
+  }
+
+  schedule(callback: () => void, delayMs: number): Timer {
+    const atMs = this.elapsedMs + Math.max(0, delayMs);
+    const event: Event = { atMs, order: this.order, callback, cancelled: false };
+    this.order += 1;
+    let at = this.events.length;
+    while (at > 0 && (this.events[at - 1] as Event).atMs > atMs) at -= 1;
+    this.events.splice(at, 0, event);
+    return {
+      cancel: () => {
+        event.cancelled = true;
+      },
+    };
+  }
+
+  afterTurn(callback: () => void): void {
+    this.schedule(callback, 0);
+  }
+
+  /**
+   * Runs events until `done` says so or `withinMs` of simulated time have passed; returns whether
+   * it was done. Every promise that an event settles is followed up before the next event.
+   */
+  async runUntil(done: () => boolean, withinMs: number): Promise<boolean> {
+    const endMs = this.elapsedMs + withinMs;
+    await promisesSettled();
+    while (!done()) {
+      const next = this.events.shift();
+      if (!next || next.atMs > endMs) {
+        if (next) this.events.unshift(next);
+        this.elapsedMs = endMs;
+        return false;
+      }
+      if (next.cancelled) continue;
+      this.elapsedMs = next.atMs;
+      next.callback();
+      await promisesSettled();
+    }
+    return true;
+  }
+
+  /** Lets that much simulated time pass. */
+  async advance(byMs: number): Promise<void> {
+    await this.runUntil(() => false, byMs);
+  }
+}
+
+/** Promise callbacks run before the next turn of the real loop; nothing simulated uses that loop. */
+function promisesSettled(): Promise<void> {
+  return new Promise((resolve) => systemClock.afterTurn(resolve));
+}
