@@ -5,7 +5,7 @@ import { collectDefaultMetrics, type Metric, Registry } from 'prom-client';
 import type { ActorSnapshot } from '../runtime/actor-metrics.js';
 import { describe } from '../runtime/failure.js';
 import type { HistogramSnapshot } from '../runtime/histogram.js';
-import type { Log } from '../runtime/log.js';
+import { type Log, silentLog } from '../runtime/log.js';
 import type { FrontSnapshot } from './front-metrics.js';
 import {
   actorFamilies,
@@ -22,14 +22,8 @@ export interface MetricsSnapshot {
   readonly others: readonly MetricFamily[];
 }
 
-export interface MetricsOptions {
-  readonly host: string;
-  /** 0 means a free one. */
-  readonly port: number;
-  /** Asked at every scrape. A rejection answers the scrape with 503. */
-  collect(): Promise<MetricsSnapshot>;
-  readonly log: Log;
-}
+/** Asked at every scrape; a rejection answers the scrape with 503. */
+export type CollectMetrics = () => Promise<MetricsSnapshot> | MetricsSnapshot;
 
 /** Serves `/metrics` until it is closed. */
 export class MetricsListener {
@@ -39,10 +33,13 @@ export class MetricsListener {
     readonly url: string,
   ) {}
 
-  /** Rejects when the port cannot be had. */
-  static open(options: MetricsOptions): Promise<MetricsListener> {
-    const { host, port, log } = options;
-    const server = createServer(scrapeHandler(options));
+  /** Port 0 means a free one. Rejects when the port cannot be had. */
+  static open(
+    { host, port }: { readonly host: string; readonly port: number },
+    collect: CollectMetrics,
+    log: Log = silentLog,
+  ): Promise<MetricsListener> {
+    const server = createServer(scrapeHandler(collect, log));
     return new Promise((resolve, reject) => {
       server.once('error', reject);
       server.listen(port, host, () => {
@@ -67,7 +64,7 @@ export class MetricsListener {
   }
 }
 
-function scrapeHandler(options: MetricsOptions): RequestListener {
+function scrapeHandler(collect: CollectMetrics, log: Log): RequestListener {
   const registry = new Registry();
   // Node's own metrics of the process and of the main thread.
   collectDefaultMetrics({ register: registry });
@@ -80,12 +77,12 @@ function scrapeHandler(options: MetricsOptions): RequestListener {
       response.writeHead(405, { allow: 'GET, HEAD' }).end();
       return;
     }
-    options
-      .collect()
+    Promise.resolve()
+      .then(collect)
       .then((snapshot) => renderMetrics(snapshot, registry))
       .then((text) => response.writeHead(200, { 'content-type': registry.contentType }).end(text))
       .catch((error: unknown) => {
-        options.log.error({ error: describe(error) }, 'metrics could not be collected');
+        log.error({ error: describe(error) }, 'metrics could not be collected');
         response.writeHead(503, { 'retry-after': '1' }).end();
       });
   };
