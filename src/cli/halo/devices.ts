@@ -1,6 +1,7 @@
 /** `halo devices` and `halo enroll-token`. */
+
+import { type Column, factsText, tableText } from '../console.js';
 import { type Api, ApiError, isRecord, textOf } from './api.js';
-import { type Column, factsText, tableText } from './console.js';
 
 /** What a command found: the value for `--json`, and the text for people. */
 export interface Shown {

@@ -1,5 +1,6 @@
 /** The commands of `halo`, their options and exit codes. */
 import { Command, CommanderError } from 'commander';
+import { applyConsole, type Console, printable } from '../console.js';
 import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, UsageError } from '../exit-codes.js';
 import {
   declareOptions,
@@ -9,7 +10,6 @@ import {
 } from '../option-table.js';
 import { parseDurationMs, parsePath, parseWholeNumber } from '../option-values.js';
 import { Api, ApiError, type ApiOptions } from './api.js';
-import { type Console, printable } from './console.js';
 import {
   listDevices,
   mintEnrollmentToken,
@@ -155,14 +155,8 @@ const DEVICES: readonly CommandSpec[] = [
 ];
 
 function buildProgram(console: Console): Command {
-  const program = new Command('halo')
+  const program = applyConsole(new Command('halo'), console)
     .description('Asks and steers a running Halos server.')
-    .exitOverride()
-    .configureOutput({
-      writeOut: (text) => console.out(text),
-      writeErr: (text) => console.err(text),
-    })
-    .showHelpAfterError('(--help shows what there is)')
     .addHelpText('after', EPILOGUE);
   addCommand(program, STATUS, console);
   const devices = program

@@ -1,6 +1,7 @@
 /** `halo status`. */
+
+import { type Column, factsText, tableText } from '../console.js';
 import { type Api, isRecord } from './api.js';
-import { type Column, factsText, tableText } from './console.js';
 import type { Shown } from './devices.js';
 
 /** What the server says of itself, whatever fields it has: a newer one may say more. */

@@ -1,3 +1,6 @@
+/** The words of a command: where they go, and how they are laid out for people. */
+import type { Command } from 'commander';
+
 /** Where a command's words go: results to `out`, everything else to `err`. Tests pass their own. */
 export interface Console {
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -10,6 +13,34 @@ export interface Console {
 export interface Column<Row> {
   readonly heading: string;
   readonly value: (row: Row) => string;
+}
+
+/** The console of this process. */
+export function processConsole(): Console {
+  return {
+    environment: process.env,
+    out: (text) => void process.stdout.write(text),
+    err: (text) => void process.stderr.write(text),
+  };
+}
+
+/**
+ * Settings of every command: it ends by an exception instead of the process, writes to `console`,
+ * and never repeats the user and password of a URL that was given where none belongs.
+ */
+export function applyConsole(command: Command, console: Console): Command {
+  return command
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => console.out(text),
+      writeErr: (text) => console.err(withoutCredentials(text)),
+    })
+    .showHelpAfterError('(--help shows what there is)');
+}
+
+/** Text in which no URL has a user or a password. */
+export function withoutCredentials(text: string): string {
+  return text.replaceAll(/:\/\/[^\s/]*@/g, '://…@');
 }
 
 const GAP = '  ';
