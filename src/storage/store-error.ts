@@ -12,6 +12,10 @@ export const STORE_CODES = [
   'write_refused',
   /** A record, format or schema that this binary does not know. Use a newer binary. */
   'incompatible',
+  /** Stored bytes are not what was written. The message has file, line and byte offset. */
+  'damaged',
+  /** Another process uses the data directory. */
+  'directory_held',
 ] as const;
 export type StoreCode = (typeof STORE_CODES)[number];
 

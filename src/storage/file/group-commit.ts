@@ -1,0 +1,198 @@
+/**
+ * Group commit: what is waiting to be written is decided in turn on one draft, written at once,
+ * synced once, and only then applied and answered. Everything is one synchronous step, so that
+ * nobody ever reads what is not on the disk.
+ */
+import type { Clock, Timer } from '../../runtime/clock.js';
+import type { Log } from '../../runtime/log.js';
+import type { Random } from '../../runtime/random.js';
+import { StoreError } from '../store-error.js';
+import type { Append, StoredRecord } from '../store.js';
+import { SyncFailure, type CommitLog } from './commit-log.js';
+import type { HeadsWriter } from './heads.js';
+import type { JournalTail } from './journal-tail.js';
+import { encodeLine, type JournalOperation, type TableOperation } from './line-format.js';
+import type { LockRequest, LockTable } from './lock-table.js';
+import type { StoreClock } from './store-clock.js';
+import { Tables } from './tables.js';
+
+/** What one write of a group turned out to be. */
+export interface Evaluated {
+  readonly appends: readonly Append[];
+  readonly operations: readonly TableOperation[];
+  /** Called once all of it is on the disk. */
+  readonly onDurable: (written: WrittenLine) => void;
+}
+export interface WrittenLine {
+  readonly firstId: number;
+  readonly batch: string;
+  readonly timeMs: number;
+}
+
+export interface PendingWrite {
+  /** Names of rows that no other unit may hold a lock on. */
+  readonly rows: readonly string[];
+  /** The writer's own locks. */
+  readonly lock: LockRequest | undefined;
+  readonly evaluate: (draft: Tables, nowMs: number) => Evaluated;
+  /** Nothing was written (`store_unavailable`), or nobody knows (`outcome_unknown`). */
+  readonly onFailed: (error: StoreError) => void;
+}
+
+/** Writes that wait, over all clients: a second of them at the rate of a slow disk. */
+const WAITING_WRITES_MAX = 20_000;
+/** How long a write waits for a row that a unit holds, as `lock_timeout` on Postgres. */
+const ROW_WAIT_MAX_MS = 3_000;
+const BATCH_BYTES = 8;
+
+export interface CommitState {
+  readonly tables: Tables;
+  readonly heads: HeadsWriter;
+  readonly tail: JournalTail;
+  readonly locks: LockTable;
+  readonly storeClock: StoreClock;
+  newestId: number;
+}
+
+interface Waiting {
+  readonly write: PendingWrite;
+  readonly deadlineMs: number;
+}
+
+export class GroupCommit {
+  /** Why nothing is written any more. */
+  broken: StoreError | undefined;
+  private waiting: Waiting[] = [];
+  private scheduled = false;
+  private lookAgain: Timer | undefined;
+
+  constructor(
+    private readonly state: CommitState,
+    public log: CommitLog,
+    private readonly clock: Clock,
+    private readonly random: Random,
+    private readonly events: Log,
+    /** Called after each group that was written. */
+    private readonly onFlushed: () => void,
+  ) {}
+
+  add(write: PendingWrite): void {
+    if (this.broken !== undefined) return write.onFailed(this.broken);
+    if (this.waiting.length >= WAITING_WRITES_MAX) {
+      return write.onFailed(new StoreError('store_unavailable', 'Too many writes are waiting.', {
+        retryAfterSeconds: 1,
+      }));
+    }
+    this.waiting.push({ write, deadlineMs: this.clock.monotonicMs() + ROW_WAIT_MAX_MS });
+    this.schedule();
+  }
+
+  /** Looks again at what waits: rows may have become free. */
+  schedule(): void {
+    if (this.scheduled || this.waiting.length === 0) return;
+    this.scheduled = true;
+    this.clock.afterTurn(() => {
+      this.scheduled = false;
+      this.flush();
+    });
+  }
+
+  /** Nothing is written from here on. */
+  break(error: StoreError): void {
+    this.broken ??= error;
+    const waiting = this.waiting;
+    this.waiting = [];
+    for (const { write } of waiting) write.onFailed(this.broken);
+  }
+
+  private flush(): void {
+    const group = this.takeFree();
+    const draft = new Tables(this.state.tables);
+    const timeMs = this.state.storeClock.nowMs();
+    let nextId = this.state.newestId + 1;
+    let lines = '';
+    const decided = group.map((write) => {
+      const evaluated = write.evaluate(draft, timeMs);
+      const { appends, operations } = evaluated;
+      const written: WrittenLine = { firstId: nextId, batch: this.batch(), timeMs };
+      const journal = appends.map(({ stream, key, body }, i): JournalOperation =>
+        ['j', stream, nextId + i, key, body]);
+      nextId += appends.length;
+      if (journal.length > 0 || operations.length > 0) {
+        lines += encodeLine([timeMs, written.batch, ...journal, ...operations]);
+      }
+      return { write, evaluated, written };
+    });
+    const failure = lines === '' ? this.broken : this.append(lines);
+    if (failure !== undefined) {
+      for (const { write } of decided) write.onFailed(failure);
+      return;
+    }
+    for (const { evaluated, written } of decided) this.apply(evaluated, written);
+    for (const { evaluated, written } of decided) evaluated.onDurable(written);
+    if (lines !== '') this.onFlushed();
+  }
+
+  private append(lines: string): StoreError | undefined {
+    if (this.broken !== undefined) return this.broken;
+    try {
+      this.log.append(lines);
+      return undefined;
+    } catch (error) {
+      if (error instanceof SyncFailure) {
+        this.syncFailed(error);
+        return new StoreError('outcome_unknown', error.message, { cause: error });
+      }
+      this.events.error({ error: String((error as Error).cause ?? error) }, (error as Error).message);
+      return error instanceof StoreError
+        ? error
+        : new StoreError('store_unavailable', 'The commit log cannot be written.', { cause: error });
+    }
+  }
+
+  /** The disk took a sync with an error: the end of all writing. */
+  syncFailed(error: SyncFailure): void {
+    this.events.error({ error: String(error.cause) }, error.message);
+    this.break(new StoreError('store_unavailable', error.message, { cause: error }));
+  }
+
+  private apply(evaluated: Evaluated, written: WrittenLine): void {
+    const { tables, heads, tail } = this.state;
+    for (const operation of evaluated.operations) tables.apply(operation);
+    const { batch, firstId } = written;
+    for (const [i, { stream, key, body }] of evaluated.appends.entries()) {
+      const record: StoredRecord = { stream, id: firstId + i, batch, key, body };
+      tail.push(record, heads.get(stream).id);
+      heads.set(stream, { id: record.id, batch });
+      this.state.newestId = record.id;
+    }
+  }
+
+  /** The writes whose rows are free, in their order. The others wait on, or are too late. */
+  private takeFree(): PendingWrite[] {
+    const nowMs = this.clock.monotonicMs();
+    const free: PendingWrite[] = [];
+    const late: PendingWrite[] = [];
+    let nextDeadlineMs = Infinity;
+    this.waiting = this.waiting.filter(({ write, deadlineMs }) => {
+      const { rows, lock } = write;
+      const held = rows.some((row) => this.state.locks.isHeldByAnother(row, lock));
+      if (!held) free.push(write);
+      else if (deadlineMs <= nowMs) late.push(write);
+      else nextDeadlineMs = Math.min(nextDeadlineMs, deadlineMs);
+      return held && deadlineMs > nowMs;
+    });
+    for (const write of late) {
+      write.onFailed(new StoreError('store_unavailable', 'A row stayed locked for too long.'));
+    }
+    this.lookAgain?.cancel();
+    this.lookAgain = nextDeadlineMs === Infinity
+      ? undefined
+      : this.clock.schedule(() => this.schedule(), nextDeadlineMs - nowMs + 1);
+    return free;
+  }
+
+  private batch(): string {
+    return Buffer.from(this.random.bytes(BATCH_BYTES)).toString('hex');
+  }
+}

@@ -1,0 +1,122 @@
+/**
+ * The supervisor's handle on the storage thread of a data directory:
+ *
+ *     const thread = await startStorageThread({ dataDir, log });
+ *     thread.onDeath((cause) => …);                     // end the process, or start another
+ *     const connection = thread.connect();              // one for each actor thread
+ *     new Worker(…, { workerData: { connection }, transferList: [connection.port] });
+ *     // there: new FileStore(connection, systemClock)
+ *     await thread.probe();                             // for /readyz; bound it with a timeout
+ *     await thread.close();                             // after every FileStore was closed
+ */
+import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
+import { systemClock } from '../../runtime/clock.js';
+import { silentLog, type Log, type LogFields } from '../../runtime/log.js';
+import { StoreError, type StoreCode } from '../store-error.js';
+import type { FileStoreConnection } from './protocol.js';
+import { StorageCalls } from './storage-calls.js';
+
+export interface StorageThreadOptions {
+  /** Made if missing. */
+  readonly dataDir: string;
+  readonly log?: Log;
+}
+
+export interface StorageThreadData {
+  readonly dataDir: string;
+}
+export type ToWorker =
+  | { readonly type: 'connect'; readonly port: MessagePort }
+  | { readonly type: 'close' };
+export type FromWorker =
+  | { readonly type: 'opened'; readonly heads: SharedArrayBuffer }
+  | { readonly type: 'failed'; readonly code: StoreCode; readonly message: string }
+  | { readonly type: 'log'; readonly level: keyof Log; readonly fields: LogFields;
+      readonly message: string };
+
+export interface StorageThread {
+  /** A connection for one more `FileStore`; its port is transferred to the thread that has it. */
+  connect(): FileStoreConnection;
+  /** Resolves when a commit of nothing was written and synced; else rejects. */
+  probe(): Promise<void>;
+  /** Called once if the thread ends without `close`; every store on it is then unavailable. */
+  onDeath(callback: (cause: unknown) => void): void;
+  /** Idempotent. The directory is free once it resolves. */
+  close(): Promise<void>;
+}
+
+/**
+ * Rejects with `StoreError`: `directory_held`, `damaged`, `incompatible` (the process should exit
+ * with 3), `store_unavailable`.
+ */
+export async function startStorageThread(options: StorageThreadOptions): Promise<StorageThread> {
+  const { dataDir, log = silentLog } = options;
+  const data: StorageThreadData = { dataDir };
+  const worker = new Worker(new URL('./storage-worker.js', import.meta.url), {
+    workerData: data,
+    name: 'storage',
+  });
+  const exited = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
+  let cause: unknown;
+  worker.on('error', (error) => {
+    cause = error;
+  });
+  try {
+    const heads = await opened(worker, exited, log);
+    return handle(worker, exited, heads, () => cause);
+  } catch (error) {
+    await worker.terminate();
+    throw error;
+  }
+}
+
+function opened(worker: Worker, exited: Promise<void>, log: Log): Promise<SharedArrayBuffer> {
+  return new Promise((resolve, reject) => {
+    worker.on('message', (message: FromWorker) => {
+      switch (message.type) {
+        case 'opened':
+          return resolve(message.heads);
+        case 'failed':
+          return reject(new StoreError(message.code, message.message));
+        case 'log':
+          return log[message.level](message.fields, message.message);
+      }
+    });
+    void exited.then(() =>
+      reject(new StoreError('store_unavailable', 'The storage thread ended while it started.')));
+  });
+}
+
+function handle(
+  worker: Worker, exited: Promise<void>, heads: SharedArrayBuffer, cause: () => unknown,
+): StorageThread {
+  let closing: Promise<void> | undefined;
+  const send = (message: ToWorker, ...ports: MessagePort[]): void =>
+    worker.postMessage(message, ports);
+  const connect = (): FileStoreConnection => {
+    const { port1, port2 } = new MessageChannel();
+    send({ type: 'connect', port: port1 }, port1);
+    return { port: port2, heads };
+  };
+  const own = connect().port;
+  const calls = new StorageCalls(own, systemClock);
+  own.unref();
+  return {
+    connect,
+    probe: async () => {
+      await calls.call('probe', {});
+    },
+    onDeath: (callback) => {
+      void exited.then(() => {
+        if (closing === undefined) callback(cause());
+      });
+    },
+    close: () => {
+      closing ??= calls.close().then(() => {
+        send({ type: 'close' });
+        return exited;
+      });
+      return closing;
+    },
+  };
+}

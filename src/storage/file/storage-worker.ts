@@ -1,0 +1,58 @@
+/** The storage thread's entry: opens the directory, then serves one session for each port. */
+import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
+import { systemClock } from '../../runtime/clock.js';
+import type { Log, LogFields } from '../../runtime/log.js';
+import { systemRandom } from '../../runtime/random.js';
+import { StoreError } from '../store-error.js';
+import { FileDatabase } from './file-database.js';
+import { FileSession } from './file-session.js';
+import { systemFileSystem } from './file-system.js';
+import type { Request } from './protocol.js';
+import type { FromWorker, StorageThreadData, ToWorker } from './storage-thread.js';
+
+const { dataDir } = workerData as StorageThreadData;
+
+function tell(message: FromWorker): void {
+  parentPort?.postMessage(message);
+}
+
+function forward(level: keyof Log): (fields: LogFields, message: string) => void {
+  return (fields, message) => tell({ type: 'log', level, fields, message });
+}
+
+const log: Log = {
+  debug: forward('debug'),
+  info: forward('info'),
+  warn: forward('warn'),
+  error: forward('error'),
+};
+
+/** Serves the port until it closes, which it also does when the thread at its other end dies. */
+function serve(database: FileDatabase, port: MessagePort): void {
+  const session = new FileSession(database, (answer) => port.postMessage(answer));
+  port.on('message', (request: Request) => session.receive(request));
+  port.on('close', () => session.end());
+}
+
+async function start(): Promise<void> {
+  const database = FileDatabase.open({
+    dataDir,
+    fileSystem: systemFileSystem,
+    clock: systemClock,
+    random: systemRandom,
+    log,
+  });
+  parentPort?.on('message', (message: ToWorker) => {
+    if (message.type === 'connect') return serve(database, message.port);
+    database.close();
+    process.exit(0);
+  });
+  tell({ type: 'opened', heads: database.sharedHeads });
+}
+
+start().catch((error: unknown) => {
+  const { code, message } = error instanceof StoreError
+    ? error
+    : { code: 'store_unavailable' as const, message: `The store cannot be opened: ${String(error)}` };
+  tell({ type: 'failed', code, message });
+});

@@ -1,0 +1,52 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { systemClock } from '../src/runtime/clock.js';
+import { FileStore } from '../src/storage/file/file-store.js';
+import { startStorageThread } from '../src/storage/file/storage-thread.js';
+import { openInProcess } from './fixtures/file-store-in-process.js';
+import { registerStorageContract } from './storage-contract.js';
+
+function freshDirectory(): string {
+  return mkdtempSync(join(tmpdir(), 'halos-file-'));
+}
+
+registerStorageContract({
+  name: 'file, in one thread',
+  open: async () => {
+    const dataDir = freshDirectory();
+    const opened = openInProcess(dataDir);
+    return {
+      store: opened.connect(),
+      another: async () => opened.connect(),
+      advance: opened.advance,
+      close: async () => {
+        await opened.close();
+        rmSync(dataDir, { recursive: true });
+      },
+    };
+  },
+});
+
+registerStorageContract({
+  name: 'file, storage thread',
+  open: async () => {
+    const dataDir = freshDirectory();
+    const thread = await startStorageThread({ dataDir });
+    const stores: FileStore[] = [];
+    const another = async (): Promise<FileStore> => {
+      const store = new FileStore(thread.connect(), systemClock);
+      stores.push(store);
+      return store;
+    };
+    return {
+      store: await another(),
+      another,
+      close: async () => {
+        await Promise.all(stores.map((store) => store.close()));
+        await thread.close();
+        rmSync(dataDir, { recursive: true });
+      },
+    };
+  },
+});
