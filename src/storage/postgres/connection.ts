@@ -1,0 +1,160 @@
+/**
+ * How to reach the database: what a URL may say, and when it must insist on a verified server.
+ *
+ * The URL is read here and not by pg, whose reading depends on environment variables and gives
+ * `sslmode` other meanings than the database's own tools do. Nothing of a URL is ever repeated in
+ * a message: it carries a password.
+ */
+import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import type pg from 'pg';
+import { DatabaseError } from './database-error.js';
+
+export interface DatabaseAccess {
+  /** `postgres://user:password@host:port/database?sslmode=…`, from a file. */
+  readonly url: string;
+  /** Lets a URL to another host do without `sslmode=verify-full`. */
+  readonly insecureTls?: boolean;
+}
+
+const DEFAULT_PORT = 5432;
+/** Time to connect, TLS and authentication included, or to get a connection of a pool. */
+export const CONNECT_MAX_MS = 2_000;
+/** Idle time before TCP asks whether the peer is still there. */
+const KEEPALIVE_DELAY_MS = 10_000;
+
+const PARAMETERS = new Set([
+  'host',
+  'port',
+  'sslmode',
+  'sslrootcert',
+  'sslcert',
+  'sslkey',
+  'application_name',
+  'options',
+]);
+const TLS_MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
+
+/** What a URL says, parameter for parameter. */
+interface Target {
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+  readonly parameters: ReadonlyMap<string, string>;
+}
+
+/**
+ * Throws `database_tls_required` for a URL to a host that is not this machine and that does not say
+ * `sslmode=verify-full`, unless `insecureTls`; `database_url_invalid` for what cannot be read.
+ */
+export function checkTls(url: string, insecureTls = false): void {
+  requireVerifiedServer(parseTarget(url), insecureTls);
+}
+
+/** Everything pg needs, with nothing left to its environment variables but the password file. */
+export function clientConfig(access: DatabaseAccess): pg.ClientConfig {
+  const target = parseTarget(access.url);
+  requireVerifiedServer(target, access.insecureTls ?? false);
+  const options = target.parameters.get('options');
+  return {
+    host: target.host,
+    port: target.port,
+    user: target.user,
+    database: target.database,
+    ...(target.password === '' ? {} : { password: target.password }),
+    ssl: tlsOptions(target),
+    application_name: target.parameters.get('application_name') ?? 'halos',
+    ...(options === undefined ? {} : { options }),
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEPALIVE_DELAY_MS,
+    connectionTimeoutMillis: CONNECT_MAX_MS,
+  };
+}
+
+function parseTarget(text: string): Target {
+  let url: URL;
+  try {
+    url = new URL(text.trim());
+  } catch {
+    throw invalid('is not a URL');
+  }
+  if (url.protocol !== 'postgres:' && url.protocol !== 'postgresql:') {
+    throw invalid('does not begin with postgres://');
+  }
+  const parameters = new Map<string, string>();
+  for (const [name, value] of url.searchParams) {
+    if (!PARAMETERS.has(name)) throw invalid(`has a parameter that is not supported: ${name}`);
+    if (parameters.has(name)) throw invalid(`says ${name} twice`);
+    parameters.set(name, value);
+  }
+  const host = parameters.get('host') ?? decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
+  const user = decode(url.username);
+  if (user === '') throw invalid('names no user');
+  return {
+    host: host === '' ? 'localhost' : host,
+    port: Number(parameters.get('port') ?? url.port) || DEFAULT_PORT,
+    user,
+    password: decode(url.password),
+    database: decode(url.pathname.slice(1)) || user,
+    parameters,
+  };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw invalid('has a stray percent sign: write it as %25');
+  }
+}
+
+function requireVerifiedServer(target: Target, insecureTls: boolean): void {
+  if (target.parameters.get('sslmode') === 'verify-full') return;
+  if (insecureTls || isLoopback(target.host)) return;
+  throw new DatabaseError(
+    'database_tls_required',
+    'The database URL names another host: it must say sslmode=verify-full ' +
+      '(or start with --database-insecure-tls).',
+  );
+}
+
+function isLoopback(host: string): boolean {
+  if (host.startsWith('/') || host === 'localhost') return true;
+  if (isIP(host) === 0) return false;
+  return ipaddr.process(host).range() === 'loopback';
+}
+
+function tlsOptions({ host, parameters }: Target): NonNullable<pg.ClientConfig['ssl']> {
+  const mode = parameters.get('sslmode') ?? 'disable';
+  if (!TLS_MODES.includes(mode)) {
+    throw invalid(`has an sslmode that is not supported; use one of ${TLS_MODES.join(', ')}`);
+  }
+  if (mode === 'disable' || host.startsWith('/')) return false;
+  const root = parameters.get('sslrootcert');
+  const [cert, key] = [parameters.get('sslcert'), parameters.get('sslkey')];
+  if (mode === 'verify-ca' && root === undefined) throw invalid('needs sslrootcert');
+  return {
+    ...(root === undefined || root === 'system' ? {} : { ca: readFile('sslrootcert', root) }),
+    ...(cert === undefined ? {} : { cert: readFile('sslcert', cert) }),
+    ...(key === undefined ? {} : { key: readFile('sslkey', key) }),
+    // Said outright, since NODE_TLS_REJECT_UNAUTHORIZED would change the default.
+    rejectUnauthorized: mode !== 'require' || root !== undefined,
+    ...(mode === 'verify-full' ? {} : { checkServerIdentity: () => undefined }),
+  };
+}
+
+function readFile(name: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw invalid(`names a file in ${name} that cannot be read (${code})`);
+  }
+}
+
+function invalid(what: string): DatabaseError {
+  return new DatabaseError('database_url_invalid', `The database URL ${what}.`);
+}

@@ -1,0 +1,90 @@
+/** What goes wrong with a database, in the codes of the storage seam and of the migrations. */
+import { CodedError } from '../../runtime/failure.js';
+import { StoreError } from '../store-error.js';
+
+/** Codes beside those of `store-error.ts`. All of them need a person: a retry cannot help. */
+export const DATABASE_CODES = [
+  /** A URL to another host without `sslmode=verify-full`, and no leave to do without. */
+  'database_tls_required',
+  /** A URL that cannot be read, or that asks for what is not supported. */
+  'database_url_invalid',
+  /** The database is older than PostgreSQL 14 or not in UTF-8. */
+  'database_unsuitable',
+  /** The database is behind this binary: run `halo-server migrate`. */
+  'schema_behind',
+  /** The database is ahead of this binary and no longer accepts it: use a newer binary. */
+  'schema_ahead',
+  /** The migration files are incomplete: the installation is damaged. */
+  'migration_invalid',
+  /** A running replica cannot read the newest format yet: replace it first. */
+  'replica_too_old',
+] as const;
+export type DatabaseCode = (typeof DATABASE_CODES)[number];
+
+export class DatabaseError extends CodedError {
+  constructor(
+    override readonly code: DatabaseCode,
+    message: string,
+    options: { cause?: unknown } = {},
+  ) {
+    super(code, message, options);
+    this.name = 'DatabaseError';
+  }
+}
+
+/** An error as the server reports it (PostgreSQL protocol, "Error and Notice Message Fields"). */
+export interface ServerError {
+  /** Five characters: SQLSTATE. */
+  readonly code: string;
+  readonly severity: string | undefined;
+  readonly constraint: string | undefined;
+}
+
+/** What the server said; undefined where the connection failed instead. */
+export function serverError(error: unknown): ServerError | undefined {
+  if (typeof error !== 'object' || error === null) return undefined;
+  const { code, severity, constraint } = error as Partial<Record<string, unknown>>;
+  if (typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code)) return undefined;
+  if (typeof severity !== 'string') return undefined;
+  return { code, severity, constraint: typeof constraint === 'string' ? constraint : undefined };
+}
+
+/** Two units met in opposite order; either may simply start over. */
+const SERIALIZATION_FAILURES = new Set(['40001', '40P01']);
+
+export function isSerializationFailure(error: unknown): boolean {
+  return SERIALIZATION_FAILURES.has(serverError(error)?.code ?? '');
+}
+
+/** The classes of SQLSTATE that blame the statement's data: trying a part of it may succeed. */
+const DATA_CLASSES = new Set(['21', '22', '23', '44']);
+/** The schema is not what this binary expects. */
+const SCHEMA_CLASS = '42';
+/** A role without the right: the operator has to grant it, and a retry then succeeds. */
+const INSUFFICIENT_PRIVILEGE = '42501';
+
+/**
+ * The error of a statement as the seam's. The message names the SQLSTATE and never the server's
+ * text, which may contain a value; nor is the server's error the `cause`, since it has the same.
+ */
+export function toStoreError(error: unknown): StoreError {
+  if (error instanceof StoreError) return error;
+  const said = serverError(error);
+  if (said === undefined) return new StoreError('store_unavailable', connectionMessage(error));
+  const { code } = said;
+  if (DATA_CLASSES.has(code.slice(0, 2))) {
+    const where = said.constraint === undefined ? '' : ` (${said.constraint})`;
+    return new StoreError('write_refused', `The database refused a statement: ${code}${where}.`);
+  }
+  if (code.startsWith(SCHEMA_CLASS) && code !== INSUFFICIENT_PRIVILEGE) {
+    return new StoreError('incompatible', `The database has another schema: ${code}.`);
+  }
+  return new StoreError('store_unavailable', `The database answered ${code}.`);
+}
+
+/** Node's codes are safe to repeat and its messages are not: they may name hosts and files. */
+function connectionMessage(error: unknown): string {
+  const code = (error as Partial<NodeJS.ErrnoException> | null)?.code;
+  if (typeof code !== 'string') return 'The connection to the database failed.';
+  return `The connection to the database failed: ${code}.`;
+}

@@ -1,0 +1,57 @@
+/** The one row that is the store's identity, and the sweep of what has expired. */
+import type { Random } from '../../runtime/random.js';
+import type { Connections, Statement } from './connections.js';
+import { integer, text } from './row.js';
+
+const REPLACE_EPOCH: Statement = {
+  name: 'halo_store_replace_epoch',
+  text: `
+    WITH replaced AS (UPDATE halo_store SET epoch = $2 WHERE epoch = $1 RETURNING epoch)
+    SELECT coalesce((SELECT epoch FROM replaced), epoch) FROM halo_store`,
+};
+
+const EPOCH_BYTES = 8;
+
+/** Compare-and-set: of the replicas that notice the same restore, one replaces the epoch. */
+export async function replaceEpoch(
+  connections: Connections,
+  random: Random,
+  seenEpoch: string,
+): Promise<string> {
+  const next = Buffer.from(random.bytes(EPOCH_BYTES)).toString('hex');
+  const [row] = await connections.write(REPLACE_EPOCH, [seenEpoch, next]);
+  return text(row ?? [], 0);
+}
+
+/**
+ * Small and off the request path. Rows that somebody holds are left for the next time, so that it
+ * never waits. Indexes: the partial ones on expires_at; the statement's time, since a clock that
+ * moves within the statement could not use them.
+ */
+const SWEEP: Statement = {
+  name: 'halo_sweep',
+  text: `
+    WITH kv AS (
+      DELETE FROM halo_kv WHERE key IN (
+        SELECT key FROM halo_kv WHERE expires_at <= statement_timestamp()
+        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+      RETURNING 1
+    ), documents AS (
+      DELETE FROM halo_documents WHERE (kind, id) IN (
+        SELECT kind, id FROM halo_documents WHERE expires_at <= statement_timestamp()
+        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+      RETURNING 1
+    ), counters AS (
+      DELETE FROM halo_counters WHERE key IN (
+        SELECT key FROM halo_counters WHERE expires_at <= statement_timestamp()
+        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+      RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM kv) + (SELECT count(*) FROM documents)
+      + (SELECT count(*) FROM counters)`,
+};
+
+export async function sweep(connections: Connections, limit: number): Promise<number> {
+  const [row] = await connections.write(SWEEP, [limit]);
+  return integer(row ?? [], 0);
+}

@@ -1,0 +1,251 @@
+/**
+ * One unit of work: two round trips and a decision between them.
+ *
+ * The first trip begins the transaction with its time bounds, takes the streams' locks, and reads,
+ * all sent together and still separate statements: the read has a snapshot of its own, taken after
+ * the locks are held. (In one statement with the lock the snapshot is from before the wait, and
+ * what was committed meanwhile is skipped: records are lost.) The second trip writes and commits.
+ */
+import { createHash } from 'node:crypto';
+import type { Random } from '../../runtime/random.js';
+import {
+  CATCH_UP_PAGE_MAX,
+  type Changes,
+  COMMIT_ATTEMPTS_MAX,
+  type Committed,
+  type Cursor,
+  documentName,
+  type KvEntry,
+  type Locked,
+  type Position,
+  type StoredDocument,
+  type StoredRecord,
+  type UnitOfWork,
+} from '../store.js';
+import { StoreError } from '../store-error.js';
+import type { Statement } from './connections.js';
+import { type Connections, outcomeUnknown, type Session } from './connections.js';
+import { writeCounters } from './counters.js';
+import { isSerializationFailure, serverError } from './database-error.js';
+import { foldDocuments, LOCK_DOCUMENTS, readDocuments, writeDocuments } from './documents.js';
+import {
+  APPEND,
+  appendValues,
+  CATCH_UP,
+  interpret,
+  lastOfEachKey,
+  question,
+  questionValues,
+} from './journal.js';
+import { foldValues, LOCK_VALUES, metLiveRow, readEntries, writeValues } from './key-value.js';
+import { integer, type Row } from './row.js';
+
+/** A client that stops in a transaction is cut off by the server, and its locks are free again. */
+const IDLE_IN_TRANSACTION_MS = 2_000;
+/** Above what a stopped client can hold a lock for, so that waiting for one succeeds. */
+const LOCK_MS = 3_000;
+const STATEMENT_MS = 5_000;
+/** The wait for the locks and then one statement, each at its bound, and a second for the way. */
+const ROUND_TRIP_MAX_MS = LOCK_MS + STATEMENT_MS + 1_000;
+
+/** Two histories of one stream agree on a batch mark once in 2^64. */
+const BATCH_BYTES = 8;
+
+const BEGIN =
+  'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ' +
+  `SET LOCAL idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}; ` +
+  `SET LOCAL lock_timeout = ${LOCK_MS}; SET LOCAL statement_timeout = ${STATEMENT_MS}`;
+
+/** What one attempt came to. What `decide` threw goes to the caller as it is. */
+type Outcome =
+  | { readonly kind: 'committed'; readonly committed: Committed }
+  | { readonly kind: 'thrown'; readonly error: unknown }
+  | { readonly kind: 'again'; readonly error: StoreError };
+
+export class UnitRunner {
+  constructor(
+    private readonly connections: Connections,
+    private readonly random: Random,
+  ) {}
+
+  async run(unit: UnitOfWork, decide: (locked: Locked) => Changes): Promise<Committed> {
+    for (let attempt = 1; ; attempt += 1) {
+      const outcome = await this.connections.use((session) => this.#attempt(session, unit, decide));
+      if (outcome.kind === 'committed') return outcome.committed;
+      if (outcome.kind === 'thrown') throw outcome.error;
+      if (attempt === COMMIT_ATTEMPTS_MAX) throw outcome.error;
+    }
+  }
+
+  async #attempt(
+    session: Session,
+    unit: UnitOfWork,
+    decide: (locked: Locked) => Changes,
+  ): Promise<Outcome> {
+    const locked = await lockAndRead(session, unit).catch(async (error: unknown) => {
+      await rollBack(session);
+      throw error;
+    });
+    let changes: Changes;
+    try {
+      changes = decide(locked);
+    } catch (error) {
+      await rollBack(session);
+      return { kind: 'thrown', error };
+    }
+    const batch = Buffer.from(this.random.bytes(BATCH_BYTES)).toString('hex');
+    try {
+      return {
+        kind: 'committed',
+        committed: await writeAndCommit(session, locked, changes, batch),
+      };
+    } catch (error) {
+      return startOver(error);
+    }
+  }
+}
+
+/** A connection that fails meanwhile is rolled back by the server. */
+async function rollBack(session: Session): Promise<void> {
+  await session.script('ROLLBACK', ROUND_TRIP_MAX_MS).catch(() => session.abandon());
+}
+
+/** Says whether the unit may be tried again from the start; throws what ends it. */
+function startOver(error: unknown): Outcome {
+  if (metLiveRow(error)) {
+    return {
+      kind: 'again',
+      error: new StoreError('write_refused', 'A value that was to be added is there already.'),
+    };
+  }
+  if (!isSerializationFailure(error)) throw error;
+  const message = 'The unit kept meeting others in opposite order.';
+  return { kind: 'again', error: new StoreError('store_unavailable', message) };
+}
+
+async function lockAndRead(session: Session, unit: UnitOfWork): Promise<Locked> {
+  const keys = unit.kv ?? [];
+  const documentKeys = unit.documents ?? [];
+  const asked = question(unit.position, CATCH_UP_PAGE_MAX);
+  const [, rows, values, documents] = await together(
+    session.script(beginAndLock(unit.streams), ROUND_TRIP_MAX_MS),
+    session.send(CATCH_UP, questionValues(asked), ROUND_TRIP_MAX_MS),
+    keys.length === 0 ? [] : session.send(LOCK_VALUES, [[...new Set(keys)]], ROUND_TRIP_MAX_MS),
+    documentKeys.length === 0 ? [] : lockDocuments(session, documentKeys),
+  );
+  let caught = interpret(asked, rows);
+  const records = [...caught.records];
+  while (caught.more) {
+    const next = question(caught.position, CATCH_UP_PAGE_MAX);
+    const page = await session.send(CATCH_UP, questionValues(next), ROUND_TRIP_MAX_MS);
+    caught = interpret(next, page);
+    records.push(...caught.records);
+  }
+  const { position, storeTimeMs, writeFormat } = caught;
+  const kv: ReadonlyMap<string, KvEntry> = readEntries(values);
+  return { records, position, storeTimeMs, writeFormat, kv, documents: byName(documents) };
+}
+
+function lockDocuments(
+  session: Session,
+  keys: NonNullable<UnitOfWork['documents']>,
+): Promise<Row[]> {
+  const values = [keys.map(({ kind }) => kind), keys.map(({ id }) => id)];
+  return session.send(LOCK_DOCUMENTS, values, ROUND_TRIP_MAX_MS);
+}
+
+function byName(rows: readonly Row[]): ReadonlyMap<string, StoredDocument> {
+  return new Map(readDocuments(rows).map((document) => [documentName(document), document]));
+}
+
+/**
+ * Sorted, so that two units never wait for each other. The numbers are ours and need no parameters,
+ * which a message of several statements cannot have.
+ */
+function beginAndLock(streams: readonly string[]): string {
+  const locks = [...new Set(streams.map(lockNumber))].sort((a, b) => (a < b ? -1 : 1));
+  return [BEGIN, ...locks.map((lock) => `SELECT pg_advisory_xact_lock(${lock})`)].join('; ');
+}
+
+const lockNumbers = new Map<string, bigint>();
+
+/** 64 bits of a hash: streams whose numbers met would only wait for each other. */
+export function lockNumber(stream: string): bigint {
+  let number = lockNumbers.get(stream);
+  if (number === undefined) {
+    number = createHash('sha256').update(`halo-stream/${stream}`).digest().readBigInt64BE();
+    lockNumbers.set(stream, number);
+  }
+  return number;
+}
+
+async function writeAndCommit(
+  session: Session,
+  locked: Locked,
+  changes: Changes,
+  batch: string,
+): Promise<Committed> {
+  const appends = lastOfEachKey(changes.appends ?? []);
+  const writes: [Statement, unknown[]][] = [
+    ...(appends.length === 0
+      ? []
+      : [[APPEND, appendValues(appends, batch)] as [Statement, unknown[]]]),
+    ...writeValues(foldValues(changes.kv ?? [])),
+    ...writeDocuments(foldDocuments(changes.documents ?? [])),
+    ...writeCounters(changes.counters ?? []),
+  ];
+  const [first] = await commitTogether(session, writes);
+  const ids = appends.length === 0 ? [] : (first ?? []).map((row) => integer(row, 0));
+  const records = appends.map((append, index): StoredRecord => {
+    return { ...append, id: ids[index] ?? 0, batch };
+  });
+  return { records, position: after(locked.position, records), storeTimeMs: locked.storeTimeMs };
+}
+
+/**
+ * Sends the writes and the commit in one round trip. Nothing was written if a write failed: the
+ * server then answers the commit with ROLLBACK. If the connection was lost, nobody knows.
+ */
+async function commitTogether(
+  session: Session,
+  writes: readonly [Statement, unknown[]][],
+): Promise<Row[][]> {
+  const wasBroken = session.isBroken;
+  const sent = writes.map(([statement, values]) =>
+    session.send(statement, values, ROUND_TRIP_MAX_MS),
+  );
+  const [commit, ...written] = await Promise.allSettled([
+    session.script('COMMIT', ROUND_TRIP_MAX_MS),
+    ...sent,
+  ]);
+  const refused = written.find((write) => write.status === 'rejected');
+  if (refused !== undefined && serverError(refused.reason) !== undefined) throw refused.reason;
+  if (commit.status === 'rejected') {
+    const said = serverError(commit.reason);
+    if (said?.severity === 'ERROR' || wasBroken || writes.length === 0) throw commit.reason;
+    throw outcomeUnknown();
+  }
+  if (commit.value !== 'COMMIT') {
+    throw new StoreError('store_unavailable', `The database answered COMMIT with ${commit.value}.`);
+  }
+  return written.map((write) => (write.status === 'fulfilled' ? write.value : []));
+}
+
+function after(position: Position, records: readonly StoredRecord[]): Position {
+  if (records.length === 0) return position;
+  const cursors: Record<string, Cursor> = { ...position.cursors };
+  for (const { stream, id, batch } of records) cursors[stream] = { id, batch };
+  return { ...position, cursors };
+}
+
+/** Waits for all, so that nothing is left on the connection, then throws the first failure. */
+async function together<T extends readonly unknown[]>(
+  ...sent: T
+): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
+  const settled = await Promise.allSettled(sent);
+  const failed = settled.find((one) => one.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+  return settled.map((one) => (one.status === 'fulfilled' ? one.value : undefined)) as {
+    -readonly [K in keyof T]: Awaited<T[K]>;
+  };
+}
