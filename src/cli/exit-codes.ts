@@ -1,4 +1,7 @@
 /** How a command ends, for scripts and orchestrators (API.md "Commands"). */
+import { CodedError } from '../runtime/failure.js';
+
+/** It was done. */
 export const EXIT_DONE = 0;
 /** It was tried and did not work; the message says why. */
 export const EXIT_FAILED = 1;
@@ -6,6 +9,23 @@ export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
 /** Refused to protect data: schema mismatch, data directory held, a chain that does not verify. */
 export const EXIT_REFUSED = 3;
+
+/** Codes that mean "refused to protect data", not "did not work". */
+const REFUSALS = new Set([
+  'directory_held',
+  'damaged',
+  'incompatible',
+  'schema_behind',
+  'schema_ahead',
+  'replica_too_old',
+  'database_tls_required',
+]);
+
+/** How a process ends whose work was ended by this error. */
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof UsageError) return EXIT_USAGE;
+  return error instanceof CodedError && REFUSALS.has(error.code) ? EXIT_REFUSED : EXIT_FAILED;
+}
 
 /**
  * Thrown for a wrong command line; ends the process with `EXIT_USAGE`. The message never repeats a

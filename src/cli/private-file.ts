@@ -1,6 +1,7 @@
 /** Files with secrets: made at once, whole, readable by their owner only. */
 import { link, mkdir, open, readFile, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { CodedError } from '../runtime/failure.js';
 import type { Random } from '../runtime/random.js';
 
 /** A secret file is text that a person can read; anything greater is the wrong file. */
@@ -38,6 +39,20 @@ export async function readText(path: string): Promise<string> {
   const text = await readFile(path, 'utf8');
   if (text.length <= SECRET_FILE_BYTES_MAX) return text;
   throw new Error(`${path} is too big to be what it should be`);
+}
+
+/**
+ * The URL in a file, which holds nothing else. Throws `CodedError` `database_url_invalid`, which
+ * names the file and never its content.
+ */
+export async function readDatabaseUrl(path: string): Promise<string> {
+  const text = await readText(path).catch((error: unknown) => {
+    const why = error instanceof Error && 'code' in error ? ` (${String(error.code)})` : '';
+    throw new CodedError('database_url_invalid', `Cannot read the database URL in ${path}${why}.`);
+  });
+  const url = text.trim();
+  if (url !== '' && !/\s/.test(url)) return url;
+  throw new CodedError('database_url_invalid', `${path} must hold one URL and nothing else.`);
 }
 
 /** Whether an error of the file system carries that code, such as `ENOENT`. */

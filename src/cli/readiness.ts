@@ -3,6 +3,7 @@
  * second, and told to the front threads, which answer `/readyz` by themselves.
  */
 import { delay, type Clock, type Timer } from '../runtime/clock.js';
+import { toFailure } from '../runtime/failure.js';
 import type { Readiness } from '../http/services.js';
 
 export interface ReadinessSources {
@@ -12,8 +13,6 @@ export interface ReadinessSources {
   readonly problems: () => Promise<readonly string[]>;
   /** Told after every look, whether or not anything changed. */
   readonly onLook: (readiness: Readiness) => Promise<void>;
-  /** Why the store cannot be written, for people, without secrets. */
-  readonly explain: (error: unknown) => string;
 }
 
 /** With the probe's own 2 s, a store that cannot be written is said within 3 s. */
@@ -62,7 +61,7 @@ export class ReadinessWatch {
   private async probe(): Promise<void> {
     this.storeProblem = await this.sources.probe().then(
       () => undefined,
-      (error: unknown) => this.sources.explain(error),
+      (error: unknown) => `the store cannot be written: ${toFailure(error).detail ?? 'a fault'}`,
     );
     this.probing = undefined;
   }

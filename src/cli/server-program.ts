@@ -1,7 +1,7 @@
 /** The commands of `halo-server`, their options and exit codes. */
 import { Command, CommanderError } from 'commander';
 import { applyConsole, type Console, withoutCredentials } from './console.js';
-import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, UsageError } from './exit-codes.js';
+import { EXIT_DONE, EXIT_USAGE, exitCodeOf } from './exit-codes.js';
 import { MIGRATE_OPTIONS, readMigrateOptions } from './migrate-options.js';
 import { declareOptions, gatherOptions } from './option-table.js';
 import { readServeOptions, SERVE_OPTIONS } from './serve-options.js';
@@ -26,7 +26,7 @@ export async function runHaloServer(args: readonly string[], console: Console): 
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_DONE : EXIT_USAGE;
     const message = error instanceof Error ? error.message : 'failed';
     console.err(`halo-server: ${withoutCredentials(message)}\n`);
-    return error instanceof UsageError ? EXIT_USAGE : EXIT_FAILED;
+    return exitCodeOf(error);
   }
 }
 

@@ -2,7 +2,8 @@
 import { availableParallelism } from 'node:os';
 import type { AdminToken } from '../http/authorization.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
-import { MetricsListener } from '../http/metrics-exposition.js';
+import { MetricsListener, type MetricsSnapshot } from '../http/metrics-exposition.js';
+import { storeFamilies } from '../http/metrics-families.js';
 import type { Readiness, StatusDocument } from '../http/services.js';
 import { delay, systemClock } from '../runtime/clock.js';
 import { proveFreePort } from '../runtime/exclusive-port.js';
@@ -100,9 +101,7 @@ export class Server {
     this.storage = await openServerStorage(options.backend, {
       replica: this.replica,
       actorThreads: counts.actors,
-      version: this.version,
       clock,
-      random,
       log,
       onDeath: (reason) => this.reportFatal(reason),
     });
@@ -167,7 +166,6 @@ export class Server {
     this.readiness = new ReadinessWatch(
       {
         probe: () => this.storage.probe(),
-        explain: (error) => this.storage.explain(error),
         problems: async () => {
           const { actors, problems } = await this.supervisor.inspect();
           this.actors = actors;
@@ -194,6 +192,12 @@ export class Server {
     await this.supervisor?.eachFront(async (front) => front.update(update));
   }
 
+  private async measured(): Promise<MetricsSnapshot> {
+    const { actors, store } = await this.supervisor.inspect();
+    const fronts = await this.supervisor.eachFront(async (front) => front.snapshot());
+    return { fronts, actors, others: storeFamilies(store) };
+  }
+
   private statusOf(actors: readonly PlacedActor[]): StatusDocument {
     const epoch = actors.map((actor) => actor.facts['epoch']).find((found) => found);
     return {
@@ -212,7 +216,7 @@ export class Server {
     const { options, log, url, version } = this;
     const metricsUrl = this.metrics.url;
     const facts: ReadyFacts = { pid: process.pid, url, metricsUrl, backend: options.backend.kind };
-    log.info(facts, 'Ready.');
+    log.info({ ...facts }, 'Ready.');
     if (options.readyFile !== null) await writeReadyFile(options.readyFile, facts);
     if (options.dev && options.backend.kind === 'file') {
       const { dataDir } = options.backend;

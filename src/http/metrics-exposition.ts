@@ -49,7 +49,7 @@ export class MetricsListener {
         });
         const address = server.address() as AddressInfo;
         const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-        const url = `http://${name}:${address.port}/metrics`;
+        const url = `http://${name}:${address.port}`;
         resolve(new MetricsListener(server, address.port, url));
       });
     });
@@ -69,7 +69,8 @@ function scrapeHandler(collect: CollectMetrics, log: Log): RequestListener {
   // Node's own metrics of the process and of the main thread.
   collectDefaultMetrics({ register: registry });
   return (request, response) => {
-    if (request.url?.split('?')[0] !== '/metrics') {
+    const path = request.url?.split('?')[0];
+    if (path !== '/metrics' && path !== '/') {
       response.writeHead(404).end();
       return;
     }

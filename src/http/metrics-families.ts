@@ -192,3 +192,22 @@ function addHistograms(a: HistogramSnapshot, b: HistogramSnapshot): HistogramSna
     sum: a.sum + b.sum,
   };
 }
+
+/** What the threads' stores say of themselves, under the names that API.md promises. */
+export function storeFamilies(store: Readonly<Record<string, number>>): MetricFamily[] {
+  const none = { labels: {} };
+  return [
+    {
+      name: 'halo_db_errors_total',
+      help: 'Errors of the database and of the connections to it.',
+      type: 'counter',
+      samples: [{ ...none, value: store['dbErrors'] ?? 0 }],
+    },
+    {
+      name: 'halo_db_open_connections',
+      help: 'Connections to the database that are open now.',
+      type: 'gauge',
+      samples: [{ ...none, value: store['dbOpenConnections'] ?? 0 }],
+    },
+  ];
+}

@@ -1,7 +1,7 @@
 /** The commands of `halo`, their options and exit codes. */
 import { Command, CommanderError } from 'commander';
 import { applyConsole, type Console, printable } from '../console.js';
-import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, UsageError } from '../exit-codes.js';
+import { EXIT_DONE, EXIT_USAGE, exitCodeOf, UsageError } from '../exit-codes.js';
 import {
   declareOptions,
   type GivenOptions,
@@ -57,7 +57,7 @@ function exitCodeFor(error: unknown, console: Console): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_DONE : EXIT_USAGE;
   const message = error instanceof Error ? error.message : 'failed';
   console.err(`halo: ${printable(message)}${error instanceof ApiError ? facts(error) : ''}\n`);
-  return error instanceof UsageError ? EXIT_USAGE : EXIT_FAILED;
+  return exitCodeOf(error);
 }
 
 /** Code and request id, which an operator needs to find the request in the server's log. */

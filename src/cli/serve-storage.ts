@@ -1,0 +1,107 @@
+/** The storage of a whole server: opened and checked once, handed to threads, probed, closed. */
+import { readFile } from 'node:fs/promises';
+import type { TransferListItem } from 'node:worker_threads';
+import type { Clock } from '../runtime/clock.js';
+import { divideConnections } from '../runtime/connection-budget.js';
+import { CodedError, describe } from '../runtime/failure.js';
+import type { Log } from '../runtime/log.js';
+import { startStorageThread } from '../storage/file/storage-thread.js';
+import type { StoreSource } from '../storage/open-store.js';
+import { check, migrate } from '../storage/postgres/migrate.js';
+import { PostgresProbe } from '../storage/postgres/probe.js';
+import type {
+  FileBackendOptions,
+  PostgresBackendOptions,
+  ServeOptions,
+} from './serve-options.js';
+
+export interface ServerStorage {
+  /** For one thread; called again each time that thread starts. */
+  storeSource(): { source: StoreSource; transferList: readonly TransferListItem[] };
+  /** Resolves when the store was written, rejects within its own bound when it cannot be. */
+  probe(): Promise<void>;
+  /** After every thread's store was closed. */
+  close(): Promise<void>;
+}
+
+export interface ServerStorageEnvironment {
+  readonly replica: string;
+  readonly actorThreads: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** The storage cannot be had back in this process. */
+  readonly onDeath: (reason: string) => void;
+}
+
+/** The probe's connection, which is made anew each time, counts as one. */
+const CONNECTIONS_RESERVED = 1;
+
+/** Throws a `CodedError` whose message says what to do. */
+export function openServerStorage(
+  options: ServeOptions['backend'],
+  environment: ServerStorageEnvironment,
+): Promise<ServerStorage> {
+  return options.kind === 'file'
+    ? openFiles(options, environment)
+    : openPostgres(options, environment);
+}
+
+async function openFiles(
+  { dataDir }: FileBackendOptions,
+  { log, onDeath }: ServerStorageEnvironment,
+): Promise<ServerStorage> {
+  const thread = await startStorageThread({ dataDir, log });
+  thread.onDeath((cause) => {
+    onDeath(`the storage thread ended: ${cause === undefined ? 'no reason' : describe(cause)}`);
+  });
+  return {
+    storeSource: () => {
+      const connection = thread.connect();
+      return { source: { backend: 'file', connection }, transferList: [connection.port] };
+    },
+    probe: () => thread.probe(),
+    close: () => thread.close(),
+  };
+}
+
+async function openPostgres(
+  options: PostgresBackendOptions,
+  { replica, actorThreads, clock, log }: ServerStorageEnvironment,
+): Promise<ServerStorage> {
+  const { insecureTls, pooled, directUrlFile } = options;
+  const access = { url: await readUrl(options.urlFile), insecureTls };
+  const direct = directUrlFile === null ? undefined : await readUrl(directUrlFile);
+  if (options.autoMigrate) {
+    const { from, to } = await migrate({ ...access, url: direct ?? access.url });
+    if (to > from) log.info({ from, to }, 'The database was migrated.');
+  }
+  await check(access);
+  // Said at start rather than at the first catch-up: a wrong direct URL is a mistake to mend.
+  if (direct !== undefined) await check({ url: direct, insecureTls });
+  const budget = divideConnections(options.connectionsMax, actorThreads, CONNECTIONS_RESERVED);
+  const source: StoreSource = {
+    backend: 'postgres',
+    ...access,
+    ...(direct === undefined ? {} : { directUrl: direct }),
+    pooled,
+    connectionsMax: budget.perActorThread,
+  };
+  const probe = new PostgresProbe({ ...access, replica, clock });
+  return {
+    storeSource: () => ({ source, transferList: [] }),
+    probe: () => probe.ping(),
+    close: () =>
+      probe.remove().catch((error: unknown) => {
+        log.warn({ error: describe(error) }, 'This replica could not be signed off.');
+      }),
+  };
+}
+
+/** The whole file is the URL; it is never repeated in a message. */
+async function readUrl(path: string): Promise<string> {
+  try {
+    return (await readFile(path, 'utf8')).trim();
+  } catch (cause) {
+    throw new CodedError('database_url_unreadable', `Cannot read the file ${path}.`, { cause });
+  }
+}
