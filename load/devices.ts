@@ -13,8 +13,8 @@ export interface LoadDevice {
 
 /** Calls under way at once while enrolling and checking: enough to fill the server's batches. */
 const CALLS_MAX = 64;
-/** Users that the devices are shared out to: several devices each, as people have. */
-const USERS = 250;
+/** As people have. */
+export const DEVICES_PER_USER = 4;
 
 /** Enrols `count` devices, each with an enrolment token of its own, several at a time. */
 export function enrolDevices(
@@ -24,7 +24,7 @@ export function enrolDevices(
 ): Promise<LoadDevice[]> {
   const indexes = Array.from({ length: count }, (_, index) => index);
   return mapConcurrently(indexes, async (index) => {
-    const user = `load-user-${index % USERS}@example.com`;
+    const user = `load-user-${Math.floor(index / DEVICES_PER_USER)}@example.com`;
     const minted = await postJson<{ token: string }>(
       `${url}/api/v1/enrollment-tokens`,
       { user },

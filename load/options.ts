@@ -44,6 +44,8 @@ const ROUNDS_MAX = 100;
 const REPLICAS_MAX = 8;
 /** Ten times what the design promises for one process. */
 const DEVICES_MAX = 10_000_000;
+/** What very many devices are compared with. */
+export const FEW_DEVICES = 1_000;
 /** Far above what the generators can send. */
 const RATE_MAX = 1_000_000;
 
@@ -106,16 +108,20 @@ function command(action: (profile: Profile, raw: RawOptions) => void): Command {
     .option('--enforce', 'fail when a target is missed')
     .option('--server-args <text>', 'passed on to halo-server serve, separated by spaces');
   return program.action((profile: Profile, raw: RawOptions) => {
-    const refusal = refuse(raw);
+    const refusal = refuse(profile, raw);
     if (refusal !== undefined) program.error(`error: ${refusal}`);
     action(profile, raw);
   });
 }
 
 /** Why options that are valid one by one do not fit together. */
-function refuse(raw: RawOptions): string | undefined {
+function refuse(profile: Profile, raw: RawOptions): string | undefined {
   if (raw.replicas > 1 && raw.backend !== 'postgres') {
     return 'several replicas need --backend postgres';
+  }
+  if (profile === 'device-scale' && raw.replicas > 1) return 'device-scale measures one replica';
+  if (profile === 'device-scale' && raw.devices !== undefined && raw.devices <= FEW_DEVICES) {
+    return `device-scale compares with ${FEW_DEVICES} devices: --devices must be more`;
   }
   if (raw.connections < raw.replicas) return 'each replica needs a connection';
   if (raw.rate !== undefined && raw.generator === 'wrk') return 'wrk cannot keep a --rate';

@@ -55,6 +55,23 @@ export function verdict(
   return { what, measured, bound, limit, unit, met, mandatory };
 }
 
+/** What fails every run: an answer that is wrong or missing, an error, Halos too slow. */
+export function mandatoryVerdicts(measured: readonly Measured[]): Verdict[] {
+  return measured.flatMap(({ name, answered, wrong, errors, p95Ms }) => [
+    verdict(`${name} answers`, answered, ['at least', 1, ''], true),
+    verdict(`${name} wrong answers`, wrong, ['at most', 0, ''], true),
+    verdict(`${name} errors`, errors, ['at most', 0, ''], true),
+    ...(name.startsWith(HALOS)
+      ? [verdict(`${name} p95`, p95Ms, ['below', P95_LIMIT_MS, ' ms'], true)]
+      : []),
+  ]);
+}
+
+/** How the names of what is under test begin; the baselines may be as slow as they are. */
+export const HALOS = 'halos';
+/** The slowest p95 with which a gateway still asks for every request that it lets through. */
+const P95_LIMIT_MS = 50;
+
 /** The facts of the machine that figures depend on; nothing that would name it. */
 export function machineFacts(postgres: string): Machine {
   const all = cpus();

@@ -5,6 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { type LoadOptions, parseLoadOptions } from './options.js';
 import { runDeviceAuth } from './profiles/device-auth.js';
+import { runDeviceScale } from './profiles/device-scale.js';
 import { type LoadReport, reportText } from './report.js';
 import { withRunContext } from './run-context.js';
 
@@ -29,7 +30,7 @@ function run(options: LoadOptions): Promise<LoadReport> {
       case 'device-auth':
         return runDeviceAuth(options, context);
       case 'device-scale':
-        throw new Error('not there yet');
+        return runDeviceScale(options, context);
     }
   });
 }

@@ -39,7 +39,7 @@ t.test('a profile alone runs with the defaults of the targets', async (t) => {
 
 t.test('every option is taken', async (t) => {
   const text =
-    'device-scale --backend postgres --replicas 2 --connections 256 --rate 5000 --duration 30 ' +
+    'device-scale --backend postgres --connections 256 --rate 5000 --duration 30 ' +
     '--rounds 5 --devices 50000 --generator autocannon --json out.json --enforce';
   const parsed = parseLoadOptions([...text.split(' '), '--server-args', '--front-threads 2']);
   t.same(parsed, {
@@ -47,7 +47,7 @@ t.test('every option is taken', async (t) => {
     options: {
       profile: 'device-scale',
       backend: 'postgres',
-      replicas: 2,
+      replicas: 1,
       connections: 256,
       rate: 5000,
       durationSeconds: 30,
@@ -74,6 +74,8 @@ t.test('what makes no sense is wrong usage, said in a line', async (t) => {
     'device-auth --duration -1',
     'device-auth --duration 1e3',
     'device-auth --devices 1',
+    'device-scale --replicas 2 --backend postgres',
+    'device-scale --devices 1000',
     'device-auth --rate 10',
     'device-auth --rate 5000 --generator wrk',
     'device-auth --generator ab',

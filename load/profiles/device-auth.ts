@@ -18,16 +18,27 @@ import {
 } from '../devices.js';
 import type { ExpectedAnswer } from '../generator.js';
 import { type HaloServers, startHalo } from '../halo-servers.js';
+import { makeHaloStorage, seedDevices } from '../halo-store.js';
 import type { LoadOptions } from '../options.js';
-import { isOk, type LoadReport, machineFacts, type Verdict, verdict } from '../report.js';
+import {
+  HALOS,
+  isOk,
+  type LoadReport,
+  machineFacts,
+  mandatoryVerdicts,
+  type Verdict,
+  verdict,
+} from '../report.js';
 import { cpuRatio, type Measured, measureInTurn, type Target } from '../rounds.js';
 import type { RunContext } from '../run-context.js';
 import { ServerProcess } from '../server-process.js';
 
 /** A baseline starts in a tenth of a second; the bound is for a busy machine. */
 const BASELINE_READY_MS = 15_000;
-/** An empty store's server, migrations included. */
+/** An empty store's server, migrations included; each device may add a millisecond. */
 const HALO_READY_MS = 30_000;
+/** As many devices are enrolled over the API; more are written into the store directly. */
+const ENROLLED_MAX = 10_000;
 
 export async function runDeviceAuth(
   options: LoadOptions,
@@ -35,21 +46,23 @@ export async function runDeviceAuth(
 ): Promise<LoadReport> {
   const databases = await LoadDatabases.start(context.directory);
   context.onEnd(() => databases.stop());
+  const storage = await makeHaloStorage(options.backend, HALOS, context.directory, databases);
+  // Above this, enrolling over the API would take longer than what is measured.
+  const seeded = options.devices > ENROLLED_MAX;
+  if (seeded) context.progress(`seeding ${options.devices} devices`);
+  const known = seeded ? await seedDevices(storage, options.devices) : [];
   context.progress(`starting halo-server on ${options.backend}`);
   const halo = await startHalo({
-    name: 'halos',
+    name: HALOS,
     directory: context.directory,
-    storage:
-      options.backend === 'file'
-        ? { backend: 'file', dataDir: join(context.directory, 'halos-data') }
-        : { backend: 'postgres', databaseUrlFile: await databases.create('halos') },
+    storage,
     replicas: options.replicas,
     extraArgs: options.serverArgs,
-    readyWithinMs: HALO_READY_MS,
+    readyWithinMs: HALO_READY_MS + options.devices,
   });
   for (const server of halo.servers) context.onEnd(() => server.stop());
-  context.progress(`enrolling ${options.devices} devices`);
-  const devices = await enrolOnHalo(halo, options.devices);
+  if (!seeded) context.progress(`enrolling ${options.devices} devices`);
+  const devices = await enrolOnHalo(halo, known, seeded ? 0 : options.devices);
   const targets = await startTargets(halo, devices, databases, context);
 
   const measured = await measureInTurn(targets, context.generator, {
@@ -81,12 +94,17 @@ interface EnrolledDevices {
   readonly revoked: LoadDevice;
 }
 
-async function enrolOnHalo(halo: HaloServers, count: number): Promise<EnrolledDevices> {
+/** Enrols `count` devices over the API beside those `known`, and one more that it revokes. */
+async function enrolOnHalo(
+  halo: HaloServers,
+  known: readonly LoadDevice[],
+  count: number,
+): Promise<EnrolledDevices> {
   const url = firstOf(halo.servers).url;
-  const [revoked, ...valid] = await enrolDevices(url, halo.adminToken, count + 1);
+  const [revoked, ...enrolled] = await enrolDevices(url, halo.adminToken, count + 1);
   if (revoked === undefined) throw new Error('No device was enrolled.');
   await revokeDevice(url, halo.adminToken, revoked.id);
-  return { valid, revoked };
+  return { valid: [...known, ...enrolled], revoked };
 }
 
 /** Every replica must know every device, refuse what is bad, and say the same, byte for byte. */
@@ -125,7 +143,7 @@ async function startTargets(
   await databases.fillBaseline('baseline', devices.valid);
   const fastify = await startBaseline('fastify-pg', ['--database-url-file', urlFile], context);
   return [
-    { name: 'halos', servers: halo.servers, answers },
+    { name: HALOS, servers: halo.servers, answers },
     {
       name: 'bare-uws',
       servers: [bare],
@@ -162,17 +180,15 @@ export function deviceAuthVerdicts(measured: readonly Measured[], options: LoadO
     if (found === undefined) throw new Error(`Nothing was measured of ${name}.`);
     return found;
   };
-  const halos = byName('halos');
+  const halos = byName(HALOS);
   const bareRatio = cpuRatio(halos, byName('bare-uws'));
   const fastifyRatio = cpuRatio(byName('fastify-pg'), halos);
   const bareLimit = options.backend === 'file' ? 2.1 : options.connections >= 256 ? 2.0 : 2.5;
+  const mandatory = mandatoryVerdicts(measured);
+  // The targets hold at saturation; at a rate below it, batches are small and dear.
+  if (options.rate !== undefined) return mandatory;
   return [
-    verdict('halos p95', halos.p95Ms, ['below', 50, ' ms'], true),
-    ...measured.flatMap(({ name, answered, wrong, errors }) => [
-      verdict(`${name} answers`, answered, ['at least', 1, ''], true),
-      verdict(`${name} wrong answers`, wrong, ['at most', 0, ''], true),
-      verdict(`${name} errors`, errors, ['at most', 0, ''], true),
-    ]),
+    ...mandatory,
     verdict('CPU of bare uWebSockets.js', bareRatio, ['at most', bareLimit, ' times']),
     verdict('cheaper than Fastify and pg', fastifyRatio, ['at least', 5, ' times']),
     verdict('halos p99', halos.p99Ms, ['below', 10, ' ms']),
