@@ -4,6 +4,7 @@ import { systemClock } from '../../runtime/clock.js';
 import type { Log, LogFields } from '../../runtime/log.js';
 import { systemRandom } from '../../runtime/random.js';
 import { StoreError } from '../store-error.js';
+import { lockDirectory } from './directory-lock.js';
 import { FileDatabase } from './file-database.js';
 import { FileSession } from './file-session.js';
 import { systemFileSystem } from './file-system.js';
@@ -35,16 +36,13 @@ function serve(database: FileDatabase, port: MessagePort): void {
 }
 
 async function start(): Promise<void> {
-  const database = FileDatabase.open({
-    dataDir,
-    fileSystem: systemFileSystem,
-    clock: systemClock,
-    random: systemRandom,
-    log,
-  });
+  const environment = { dataDir, fileSystem: systemFileSystem, random: systemRandom };
+  const lock = await lockDirectory(environment);
+  const database = FileDatabase.open({ ...environment, clock: systemClock, log });
   parentPort?.on('message', (message: ToWorker) => {
     if (message.type === 'connect') return serve(database, message.port);
     database.close();
+    lock.release();
     process.exit(0);
   });
   tell({ type: 'opened', heads: database.sharedHeads });
