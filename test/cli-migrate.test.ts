@@ -60,7 +60,8 @@ t.test('a newer database is refused unless it still accepts this version', async
   const database = await cluster.database();
   const file = urlFile(t, database.ownerUrl);
   const add = (minBinary: number): string =>
-    `INSERT INTO halo_schema_migrations (version, min_binary, name) VALUES (999, ${minBinary}, 'x')`;
+    `INSERT INTO halo_schema_migrations (version, min_binary, name)
+     VALUES (999, ${minBinary}, 'x')`;
   await database.sql(add(1));
   t.match(await run('--database-url-file', file, '--check'), { exitCode: 0 });
   t.match(await run('--database-url-file', file, '--plan'), { out: /newer than this version/ });

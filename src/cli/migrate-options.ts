@@ -19,13 +19,13 @@ export const MIGRATE_OPTIONS = [
   {
     name: 'database-url-file',
     value: 'FILE',
-    help: 'a file that holds the URL of the database, with a role that may create tables (required)',
+    help: 'a file with the URL of the database, of a role that may create tables (required)',
   },
   { name: 'plan', help: 'say what would be done, and do nothing' },
   { name: 'check', help: 'say whether this version can serve the database as it is' },
   {
     name: 'finish',
-    help: 'after a rolling upgrade: write records in the newest form, once no older replica is left',
+    help: 'after a rolling upgrade: write the newest record format, once no older replica runs',
   },
   {
     name: 'database-insecure-tls',

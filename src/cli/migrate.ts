@@ -46,8 +46,8 @@ const ACTIONS: Readonly<Record<MigrateOptions['action'], (access: Access) => Pro
   },
   check: async (access) => {
     const checked = await check(access);
-    const text = `The database is at schema version ${checked.version}: this version can serve it.\n`;
-    return { value: checked, text };
+    const at = `schema version ${checked.version}`;
+    return { value: checked, text: `The database is at ${at}: this version can serve it.\n` };
   },
   finish: async (access) => {
     const done = await finish(access);
