@@ -16,6 +16,7 @@ export interface ForwardedHeaders {
   readonly xForwardedFor: string;
 }
 
+/** Names the client behind a socket; one for each front server, since the proxies are fixed. */
 export class ClientAddresses {
   private readonly trusted: readonly Network[];
 

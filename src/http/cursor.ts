@@ -5,12 +5,14 @@ import { HttpProblem } from './problem-details.js';
 export const CURSOR_LENGTH_MAX = 64;
 const INSIDE = /^([0-9a-f]{16})\.([1-9]\d{0,15})$/;
 
+/** What a cursor says: which history, and where in it. */
 export interface Cursor {
   readonly epoch: string;
   /** Ordinal to go on after. */
   readonly after: number;
 }
 
+/** The text that a client hands back unread. */
 export function cursorText(cursor: Cursor): string {
   return Buffer.from(`${cursor.epoch}.${cursor.after}`, 'latin1').toString('base64url');
 }

@@ -135,6 +135,7 @@ class PendingAuthentication implements AnswerSink {
   }
 }
 
+/** The door for devices of one front server; holds no state beyond the requests in flight. */
 export class DeviceAuthentication {
   constructor(
     private readonly devices: DevicesClient,

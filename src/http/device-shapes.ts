@@ -30,6 +30,7 @@ export const allowedDevice = fields({
   device: fields({ id: identity.id, user: identity.user }),
 });
 
+/** A device as JSON; the type that the struct `device` checks. */
 export interface DeviceBody {
   readonly id: string;
   readonly user: string;
@@ -41,6 +42,7 @@ export interface DeviceBody {
   readonly lastSeenAt?: string;
 }
 
+/** A device as lists and single answers show it. */
 export function deviceBody(view: DeviceView): DeviceBody {
   return {
     ...enrolledBody(view),
@@ -50,6 +52,7 @@ export function deviceBody(view: DeviceView): DeviceBody {
   };
 }
 
+/** A device as enrolment shows it: nothing can have happened to it yet. */
 export function enrolledBody(view: DeviceView): DeviceBody {
   return {
     id: view.id,

@@ -4,6 +4,7 @@ import { hash } from 'node:crypto';
 /** 22 base64url characters are 128 bits: enough that two bodies never share one by chance. */
 const TAG_LENGTH = 22;
 
+/** The tag of a body: equal bodies have equal tags, on every replica. */
 export function entityTag(body: string): string {
   return `"${hash('sha256', body, 'base64url').slice(0, TAG_LENGTH)}"`;
 }

@@ -35,6 +35,7 @@ export interface ExchangeHost {
 /** The label of paths that no route has. */
 const NO_ROUTE = '(unknown)';
 
+/** Created for each request; whoever creates it sees that `answer` or `fail` is called. */
 export class Exchange {
   readonly method: string;
   /** As received, still percent-encoded, without the query. */

@@ -10,6 +10,7 @@ export interface RequestCounter {
   count: number;
 }
 
+/** All counts of one front thread since it started; times in milliseconds. */
 export interface FrontSnapshot {
   readonly requests: readonly Readonly<RequestCounter>[];
   readonly durationsMs: readonly {
@@ -26,6 +27,7 @@ export interface FrontSnapshot {
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 export const OTHER_METHOD = 'OTHER';
 
+/** The counters of one front thread. */
 export class FrontMetrics {
   inFlight = 0;
   aborted = 0;

@@ -20,6 +20,7 @@ const DRAIN_POLL_MS = 10;
 
 type State = 'new' | 'listening' | 'not-accepting' | 'closed';
 
+/** One per front thread. Order: `listen`, `stopAccepting`, `drain`, `close`. */
 export class FrontServer {
   private readonly app: TemplatedApp = uWS.App();
   private readonly metrics = new FrontMetrics();

@@ -13,7 +13,7 @@ export function checkedIdempotencyKey(header: string | undefined): string | unde
   if (header === undefined) return undefined;
   if (header.length > IDEMPOTENCY_KEY_LENGTH_MAX || !VISIBLE_ASCII.test(header)) {
     throw new HttpProblem('headers_invalid', {
-      detail: `Idempotency-Key must be 1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters.`,
+      detail: `Idempotency-Key is 1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters.`,
     });
   }
   return header;

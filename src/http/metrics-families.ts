@@ -3,8 +3,10 @@ import type { ActorSnapshot } from '../runtime/actor-metrics.js';
 import type { HistogramSnapshot } from '../runtime/histogram.js';
 import type { FrontSnapshot } from './front-metrics.js';
 
+/** Label names and values of one sample. */
 export type Labels = Readonly<Record<string, string>>;
 
+/** One number under its labels. */
 export interface Sample {
   readonly labels: Labels;
   readonly value: number;
@@ -72,18 +74,14 @@ export function frontFamilies(fronts: readonly FrontSnapshot[]): MetricFamily[] 
   ];
 }
 
+/** The actors’ counts, each under its name and, where they differ, its lane. */
 export function actorFamilies(actors: readonly ActorSnapshot[]): MetricFamily[] {
+  return [...actorCounts(actors), ...actorHistograms(actors)];
+}
+
+function actorCounts(actors: readonly ActorSnapshot[]): MetricFamily[] {
   const each = (value: (actor: ActorSnapshot) => number): Sample[] =>
     actors.map((actor) => ({ labels: { actor: actor.name }, value: value(actor) }));
-  const lanes = (
-    read: (actor: ActorSnapshot) => HistogramSnapshot,
-    write: (actor: ActorSnapshot) => HistogramSnapshot,
-    scale: number,
-  ): { labels: Labels; histogram: HistogramSnapshot; scale: number }[] =>
-    actors.flatMap((actor) => [
-      { labels: { actor: actor.name, lane: 'read' }, histogram: read(actor), scale },
-      { labels: { actor: actor.name, lane: 'write' }, histogram: write(actor), scale },
-    ]);
   return [
     gauge(
       'halo_actor_up',
@@ -128,6 +126,20 @@ export function actorFamilies(actors: readonly ActorSnapshot[]): MetricFamily[] 
       'Commits.',
       each((a) => a.commits),
     ),
+  ];
+}
+
+function actorHistograms(actors: readonly ActorSnapshot[]): MetricFamily[] {
+  const lanes = (
+    read: (actor: ActorSnapshot) => HistogramSnapshot,
+    write: (actor: ActorSnapshot) => HistogramSnapshot,
+    scale: number,
+  ): { labels: Labels; histogram: HistogramSnapshot; scale: number }[] =>
+    actors.flatMap((actor) => [
+      { labels: { actor: actor.name, lane: 'read' }, histogram: read(actor), scale },
+      { labels: { actor: actor.name, lane: 'write' }, histogram: write(actor), scale },
+    ]);
+  return [
     {
       name: 'halo_actor_batch_size',
       help: 'Messages handled together.',

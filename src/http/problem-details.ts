@@ -35,6 +35,7 @@ export class HttpProblem extends Error {
   }
 }
 
+/** The object on the wire, in the order in which it is written. */
 export interface ProblemDetails {
   readonly type: string;
   readonly title: string;
@@ -48,6 +49,7 @@ export interface ProblemDetails {
   readonly reasons?: readonly string[];
 }
 
+/** What a code is to the caller; only `extras` differ from one occasion to the next. */
 export function problemDetails(
   code: ProblemCode,
   requestId: string,

@@ -40,6 +40,7 @@ type InternalCode = keyof typeof INTERNAL_CODES;
 
 export type ProblemCode = Exclude<RuntimeCode | StoreCode | DeviceCode | HttpCode, InternalCode>;
 
+/** What the catalogue says of a code. */
 export interface Problem {
   readonly status: number;
   readonly title: string;

@@ -5,6 +5,7 @@ import type { Random } from '../runtime/random.js';
 const REQUEST_ID_LENGTH_MAX = 128;
 const SANE = /^[0-9A-Za-z._:=+/@-]+$/;
 
+/** Whether an inbound id can be repeated in a header and a log without harm. */
 export function isSaneRequestId(header: string): boolean {
   return header.length > 0 && header.length <= REQUEST_ID_LENGTH_MAX && SANE.test(header);
 }

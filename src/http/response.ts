@@ -5,6 +5,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { statusLine } from './problem-details.js';
 
+/** An answer that is complete: nothing of it is decided while it is written. */
 export interface Response {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;

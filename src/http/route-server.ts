@@ -50,6 +50,7 @@ interface Admitted {
   readonly key: string | undefined;
 }
 
+/** Serves every route of a table; one for each front server. */
 export class RouteServer {
   private readonly router: Router;
 

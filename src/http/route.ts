@@ -10,8 +10,8 @@ import type { FrontServices, Readiness } from './services.js';
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
- * Who may call: nobody in particular, an administrator, whoever may look (today the administrators),
- * a device or an administrator, or whoever has an enrolment token in the body.
+ * Who may call: nobody in particular, an administrator, whoever may look (today administrators), a
+ * device or an administrator, or whoever has an enrolment token in the body.
  */
 export type Access = 'none' | 'admin' | 'viewer' | 'device-or-admin' | 'enrollment-token';
 
@@ -38,17 +38,20 @@ export interface Answer {
 }
 
 /** What handlers may use. */
+/** An entry of the route table. */
 export interface RouteContext extends FrontServices {
   readonly readiness: () => Readiness;
   readonly openApi: () => unknown;
 }
 
+/** One success a route can answer with; `body` is what tests hold answers against. */
 export interface AnswerShape {
   readonly status: number;
   readonly description: string;
   readonly body: Struct<unknown, unknown>;
 }
 
+/** An entry of the route table; `defineRoute` ties its handler to its structs. */
 export interface Route {
   readonly operationId: string;
   readonly summary: string;

@@ -19,6 +19,7 @@ interface Template {
   readonly methods: Map<string, Route>;
 }
 
+/** Made once from the table; throws when two routes want one method and path. */
 export class Router {
   private readonly templates: readonly Template[];
 

@@ -1,8 +1,8 @@
 /**
  * The kinds of values that routes take and give, as superstruct structs. Each leaf carries its JSON
  * Schema and a phrase for people in `schema`, which `optional` keeps, so that validation, error
- * texts and OpenAPI have one source. Failures carry a phrase of ours: superstruct's own contains the
- * received value, and throws when that value cannot be printed.
+ * texts and OpenAPI have one source. Failures carry a phrase of ours: superstruct's own contains
+ * the received value, and throws when that value cannot be printed.
  */
 import { type object, Struct } from 'superstruct';
 import { canonicalUser } from './user-name.js';
@@ -184,6 +184,7 @@ export function time(description: string): Struct<string, Leaf> {
   );
 }
 
+/** How a time leaves the process: RFC 3339 in UTC with milliseconds. */
 export function timeText(ms: number): string {
   return new Date(ms).toISOString();
 }

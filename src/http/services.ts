@@ -5,6 +5,7 @@ import type { Log } from '../runtime/log.js';
 import type { Random } from '../runtime/random.js';
 import type { AdminToken } from './authorization.js';
 
+/** What does not change while a front server runs. */
 export interface FrontOptions {
   readonly host: string;
   /** Shared between front threads when it is not 0: whoever hosts them proves that it is free. */
@@ -21,6 +22,7 @@ export interface FrontOptions {
   readonly logAllowed?: boolean;
 }
 
+/** What a front server asks of others; all that it cannot do itself. */
 export interface FrontServices {
   readonly devices: DevicesClient;
   /** Ed25519 over the UTF-8 of `message`; key and signature in base64url. */
@@ -49,6 +51,7 @@ export interface StatusDocument {
   readonly actors: readonly ActorStatus[];
 }
 
+/** How one actor is, for `GET /v1/status`. */
 export interface ActorStatus {
   readonly name: string;
   readonly thread: string;

@@ -4,6 +4,7 @@ const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(
 const NO_TRACE = '0'.repeat(32);
 const NO_PARENT = '0'.repeat(16);
 
+/** What a valid `traceparent` says. */
 export interface TraceContext {
   /** 32 lower-case hex digits. */
   readonly traceId: string;

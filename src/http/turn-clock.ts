@@ -1,6 +1,7 @@
 /** The monotonic clock, read at most once per turn of the event loop: for the hot path only. */
 import type { Clock } from '../runtime/clock.js';
 
+/** For durations and freshness where one reading for each answer would cost too much. */
 export class TurnClock {
   private readMs = 0;
   private fresh = false;

@@ -10,7 +10,7 @@ export function decodedSegment(segment: string): string {
   }
 }
 
-/** The fields of a query; a name that comes twice throws `url_invalid` (400), as bad encoding does. */
+/** The fields of a query; a name that comes twice is `url_invalid` (400), as bad encoding is. */
 export function decodedQuery(query: string): Map<string, string> {
   const values = new Map<string, string>();
   for (const pair of query.split('&')) {

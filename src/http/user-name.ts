@@ -4,6 +4,7 @@
  * take a character apart. So killing `Alice ` kills `alice`.
  */
 
+/** The one spelling under which a user is stored, compared and killed. */
 export function canonicalUser(name: string): string {
   return name.trim().normalize('NFC').toLowerCase().normalize('NFC');
 }

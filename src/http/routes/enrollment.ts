@@ -17,7 +17,7 @@ import {
 } from '../schema.js';
 import { fieldProblem } from '../validation.js';
 
-/** A day: long enough to hand a token over, short enough that a forgotten one is no standing risk. */
+/** A day: long enough to hand a token over, short enough that a forgotten one is no risk. */
 const TOKEN_TTL_SECONDS_MAX = 86_400;
 /** An hour: what a person who sets up a device at once needs. */
 const TOKEN_TTL_SECONDS_DEFAULT = 3600;
