@@ -76,7 +76,7 @@ t.test('devices are listed as a table, over pages, up to the limit', async (t) =
     [200, { items: [device(3, { revokedAt: '2026-10-22T00:00:00.000Z' })] }],
   ];
   const { calls, halo } = await standIn(t, pages);
-  const { exitCode, out } = await halo('devices', '--user', 'Ann B', '--limit', '1500');
+  const { exitCode, out } = await halo('devices', '--user', 'Ann B', '--limit', '501');
   t.equal(exitCode, 0);
   t.equal(
     out,
@@ -90,7 +90,7 @@ t.test('devices are listed as a table, over pages, up to the limit', async (t) =
   );
   t.same(
     calls.map((call) => call.path),
-    ['/api/v1/devices?limit=1000&user=Ann+B', '/api/v1/devices?limit=1000&user=Ann+B&cursor=c%2F2'],
+    ['/api/v1/devices?limit=500&user=Ann+B', '/api/v1/devices?limit=500&user=Ann+B&cursor=c%2F2'],
   );
   t.equal(calls[0]?.headers.authorization, `Bearer ${TOKEN}`);
 });
@@ -255,6 +255,8 @@ t.test('a wrong command line of halo ends with 2 before anything is asked', asyn
     t.notMatch(err, /hunter2/);
     t.not(err, '');
   }
+  const unread = await halo('devices', 'revoke', 'dev_1', '--token-file', 'none');
+  t.match(unread, { exitCode: 2, err: /--reason/ }, 'before the token is read');
   t.equal(calls.length, 0);
 });
 

@@ -100,6 +100,12 @@ t.test('an option comes from the environment when the command line is silent', a
   );
 });
 
+t.test('a server on a free port has its metrics on a free port too', async (t) => {
+  t.equal(read('--dev --listen 127.0.0.1:0').metricsListen.port, 0);
+  const both = read('--dev --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:9000');
+  t.equal(both.metricsListen.port, 9000);
+});
+
 t.test('contradictions on the command line are wrong usage', async (t) => {
   const refused: ReadonlyArray<readonly [string, RegExp]> = [
     ['', /say where the data lives/],

@@ -1,7 +1,7 @@
 /** What a newcomer sees after `npm start`: the commands of the welcome work as they are pasted. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -77,6 +77,7 @@ t.test(
   async (t) => {
     const server = await startDev(t);
     const script = pastedBlocks(server.output);
+    const tokenFile = join(server.folder, '.halos', 'admin-token');
     for (const shell of ['sh', 'bash'].filter((name) => existsSync(`/bin/${name}`))) {
       const { stdout, stderr } = await run(shell, ['-c', script], { cwd: '/' });
       t.equal(stderr, '', `${shell} complains of nothing`);
@@ -87,6 +88,8 @@ t.test(
       t.match(stdout, /x-halo-user: ann/i);
       t.match(stdout, /"revokedAt":"2/);
       t.match(stdout, /"code":"device_revoked"/);
+      // The commands also work once somebody has given the token a name.
+      writeFileSync(tokenFile, `ops:${readFileSync(tokenFile, 'utf8').replace(/^.*:/, '')}`);
     }
     t.equal(await server.stop(), 0);
   },
@@ -111,6 +114,7 @@ t.test('files of --dev are for their owner only, and halo finds them by itself',
   };
   t.match(await halo('enroll-token', 'ann'), /^token {4}halo_enroll_\w+\nexpires {2}2/);
   t.equal(await halo('devices'), 'No devices.\n');
+  t.equal(await halo('devices', '--limit', '5000'), 'No devices.\n', 'more than one page');
   t.match(await halo('status'), /backend +file\n/);
   t.equal(await server.stop(), 0);
 });

@@ -21,7 +21,7 @@ interface Device {
 }
 
 /** The most that one page of the API holds. */
-const PAGE_LIMIT_MAX = 1_000;
+const PAGE_LIMIT_MAX = 500;
 
 const COLUMNS: ReadonlyArray<Column<Device>> = [
   { heading: 'ID', value: (device) => device.id },
