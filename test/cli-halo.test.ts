@@ -90,7 +90,7 @@ t.test('devices are listed as a table, over pages, up to the limit', async (t) =
   );
   t.same(
     calls.map((call) => call.path),
-    ['/api/v1/devices?limit=500&user=Ann+B', '/api/v1/devices?limit=500&user=Ann+B&cursor=c%2F2'],
+    ['/api/v1/devices?limit=500&user=Ann+B', '/api/v1/devices?limit=499&user=Ann+B&cursor=c%2F2'],
   );
   t.equal(calls[0]?.headers.authorization, `Bearer ${TOKEN}`);
 });
