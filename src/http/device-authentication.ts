@@ -1,7 +1,7 @@
 /**
  * The hot path: any method on `/api/v1/auth/device` and below. It is written for the processor:
  * one pass over the headers, one digest, one ask, one cork with one header call and one end. No
- * promise, no closure but the abort handler, and no reading of clocks more than once per turn.
+ * promise, no closure but the abort handler; the clock is read once per turn, and once per allow.
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import type { DevicesClient } from '../actors/devices/client.js';
@@ -212,7 +212,7 @@ export class DeviceAuthentication {
     if (pending.over) return;
     try {
       if (typeof answer === 'string') {
-        const ageMs = freshSinceMs === 0 ? 0 : this.clock.nowMs() - freshSinceMs;
+        const ageMs = freshSinceMs === 0 ? 0 : this.clock.preciselyMs() - freshSinceMs;
         if (ageMs > FRESHNESS_MAX_MS) this.refuse(pending, 'stale');
         else this.allow(pending, answer);
       } else {
@@ -243,13 +243,13 @@ export class DeviceAuthentication {
       head: entrance.head,
       close: this.host.draining,
     };
+    // The address is gone once the answer is written.
+    const fields = this.logAllowed ? this.logFields(pending, 200, requestId) : undefined;
     this.settle(pending);
     pending.res.cork(writeAllowed);
     entrance.allowed.count += 1;
     entrance.durationMs.observe(this.clock.nowMs() - pending.startedMs);
-    if (this.logAllowed) {
-      this.host.log.debug(this.logFields(pending, 200, requestId), 'device allowed');
-    }
+    if (fields !== undefined) this.host.log.debug(fields, 'device allowed');
   }
 
   private refuse(
