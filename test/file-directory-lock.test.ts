@@ -1,4 +1,4 @@
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { systemRandom } from '../src/runtime/random.js';
 import { lockDirectory } from '../src/storage/file/directory-lock.js';
-import { systemFileSystem, type FileSystem } from '../src/storage/file/file-system.js';
+import { type FileSystem, systemFileSystem } from '../src/storage/file/file-system.js';
 import { startStorageThread } from '../src/storage/file/storage-thread.js';
 
 const CONTENDER = fileURLToPath(new URL('./fixtures/file-lock-contender.js', import.meta.url));
@@ -67,16 +67,24 @@ t.test('of twenty processes that race over a stale lock exactly one holds it', a
   const dataDir = t.testdir();
   t.equal(await outcome(dataDir), 'held', 'whose holder was killed and left a stale socket');
   for (let race = 0; race < RACES; race += 1) {
-    const contenders = Array.from({ length: CONTENDERS }, (_, i) =>
-      new Contender(dataDir, String(seedBase + race * CONTENDERS + i)));
+    const contenders = Array.from(
+      { length: CONTENDERS },
+      (_, i) => new Contender(dataDir, String(seedBase + race * CONTENDERS + i)),
+    );
     await Promise.all(contenders.map((contender) => contender.line()));
     const lines = await Promise.all(contenders.map((contender) => contender.contend()));
     t.equal(lines.filter((line) => line === 'held').length, 1, `one holds in race ${race}`);
-    t.equal(lines.filter((line) => line === 'directory_held').length, CONTENDERS - 1,
-      'and the others are told so');
+    t.equal(
+      lines.filter((line) => line === 'directory_held').length,
+      CONTENDERS - 1,
+      'and the others are told so',
+    );
     await Promise.all(contenders.map((contender) => contender.end()));
-    t.equal(lockNames(dataDir).filter((name) => !name.includes('tmp')).length, 1,
-      'what earlier holders left was cleared away');
+    t.equal(
+      lockNames(dataDir).filter((name) => !name.includes('tmp')).length,
+      1,
+      'what earlier holders left was cleared away',
+    );
   }
 });
 
@@ -157,8 +165,7 @@ t.test('a number that a slow process takes below a later holder is given back', 
 t.test('a file that is no socket does not hold the directory', async (t) => {
   const dataDir = t.testdir();
   writeFileSync(join(dataDir, 'lock-7.sock'), '');
-  const lock = await lockDirectory(
-    { dataDir, fileSystem: systemFileSystem, random: systemRandom });
+  const lock = await lockDirectory({ dataDir, fileSystem: systemFileSystem, random: systemRandom });
   t.same(lockNames(dataDir), ['lock-8.sock']);
   lock.release();
   t.same(lockNames(dataDir), ['lock-8.sock'], 'the highest number never goes down');

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../src/runtime/clock.js';
 import { FileStore } from '../src/storage/file/file-store.js';
+import { LOG_BYTES_MIN } from '../src/storage/file/generations.js';
 import { startStorageThread } from '../src/storage/file/storage-thread.js';
 import { openInProcess } from './fixtures/file-store-in-process.js';
 import { registerStorageContract } from './storage-contract.js';
@@ -11,22 +12,27 @@ function freshDirectory(): string {
   return mkdtempSync(join(tmpdir(), 'halos-file-'));
 }
 
-registerStorageContract({
-  name: 'file, in one thread',
-  open: async () => {
-    const dataDir = freshDirectory();
-    const opened = openInProcess(dataDir);
-    return {
-      store: opened.connect(),
-      another: async () => opened.connect(),
-      advance: opened.advance,
-      close: async () => {
-        await opened.close();
-        rmSync(dataDir, { recursive: true });
-      },
-    };
-  },
-});
+/** The log is replaced and a snapshot written about every ten commits. */
+const SMALL_LOG_BYTES = 1_000;
+
+for (const logBytesMin of [LOG_BYTES_MIN, SMALL_LOG_BYTES]) {
+  registerStorageContract({
+    name: logBytesMin === LOG_BYTES_MIN ? 'file' : 'file, always writing a snapshot',
+    open: async () => {
+      const dataDir = freshDirectory();
+      const opened = openInProcess(dataDir, { logBytesMin });
+      return {
+        store: opened.connect(),
+        another: async () => opened.connect(),
+        advance: opened.advance,
+        close: async () => {
+          await opened.close();
+          rmSync(dataDir, { recursive: true });
+        },
+      };
+    },
+  });
+}
 
 registerStorageContract({
   name: 'file, storage thread',

@@ -27,35 +27,48 @@ function registerPositions(backend: ContractBackend): void {
     t.equal(one.position.epoch, two.position.epoch);
   });
 
-  t.test(`${name}: a position of another epoch is history_changed, and writes nothing`, async (t) => {
-    const opened = await backend.open();
-    t.teardown(() => opened.close());
-    const view = await View.replay(opened.store, ['a']);
-    const foreign = { ...view.position, epoch: '0123456789abcdef' };
-    t.equal(await codeOf(() => opened.store.catchUp(foreign)), 'history_changed');
-    let decided = false;
-    const code = await codeOf(() => opened.store.commit({ streams: ['a'], position: foreign }, () => {
-      decided = true;
-      return { appends: [unkeyed('a', 1)] };
-    }));
-    t.equal(code, 'history_changed');
-    t.equal(decided, false);
-    t.same(await view.catchUp(), []);
-  });
+  t.test(
+    `${name}: a position of another epoch is history_changed, and writes nothing`,
+    async (t) => {
+      const opened = await backend.open();
+      t.teardown(() => opened.close());
+      const view = await View.replay(opened.store, ['a']);
+      const foreign = { ...view.position, epoch: '0123456789abcdef' };
+      t.equal(await codeOf(() => opened.store.catchUp(foreign)), 'history_changed');
+      let decided = false;
+      const code = await codeOf(() =>
+        opened.store.commit({ streams: ['a'], position: foreign }, () => {
+          decided = true;
+          return { appends: [unkeyed('a', 1)] };
+        }),
+      );
+      t.equal(code, 'history_changed');
+      t.equal(decided, false);
+      t.same(await view.catchUp(), []);
+    },
+  );
 
   t.test(`${name}: a cursor past the end of its stream is history_changed`, async (t) => {
     const opened = await backend.open();
     t.teardown(() => opened.close());
     const view = await View.replay(opened.store, ['a', 'b']);
-    t.equal(await codeOf(() => opened.store.catchUp(ahead(view.position, 'a'))), 'history_changed',
-      'of an empty stream too');
+    t.equal(
+      await codeOf(() => opened.store.catchUp(ahead(view.position, 'a'))),
+      'history_changed',
+      'of an empty stream too',
+    );
     await view.append(unkeyed('a', 1));
     const lost = ahead(view.position, 'a');
     t.equal(await codeOf(() => opened.store.catchUp(lost)), 'history_changed');
-    t.equal(await codeOf(() => opened.store.commit({ streams: ['a'], position: lost }, () => ({}))),
-      'history_changed');
-    t.equal(await codeOf(() => opened.store.commit({ streams: ['b'], position: lost }, () => ({}))),
-      'history_changed', 'whatever stream is locked');
+    t.equal(
+      await codeOf(() => opened.store.commit({ streams: ['a'], position: lost }, () => ({}))),
+      'history_changed',
+    );
+    t.equal(
+      await codeOf(() => opened.store.commit({ streams: ['b'], position: lost }, () => ({}))),
+      'history_changed',
+      'whatever stream is locked',
+    );
     await view.append(unkeyed('a', 2));
   });
 
@@ -67,8 +80,10 @@ function registerPositions(backend: ContractBackend): void {
     const { id } = view.position.cursors['a']!;
     const other = { ...view.position, cursors: { a: { id, batch: 'f'.repeat(16) } } };
     t.equal(await codeOf(() => opened.store.catchUp(other)), 'history_changed');
-    t.equal(await codeOf(() => opened.store.commit({ streams: ['a'], position: other }, () => ({}))),
-      'history_changed');
+    t.equal(
+      await codeOf(() => opened.store.commit({ streams: ['a'], position: other }, () => ({}))),
+      'history_changed',
+    );
   });
 
   t.test(`${name}: the epoch is replaced once, by whoever comes first`, async (t) => {
@@ -88,8 +103,10 @@ function registerPositions(backend: ContractBackend): void {
     t.not(first, old.epoch);
     for (const store of stores) {
       t.equal(await codeOf(() => store.catchUp(old)), 'history_changed');
-      t.equal(await codeOf(() => store.commit({ streams: ['a'], position: old }, () => ({}))),
-        'history_changed');
+      t.equal(
+        await codeOf(() => store.commit({ streams: ['a'], position: old }, () => ({}))),
+        'history_changed',
+      );
       const again = await View.replay(store, ['a']);
       t.equal(again.position.epoch, first);
       t.ok(again.bodies('a').includes(body(1)), 'the records stay');
@@ -122,8 +139,10 @@ function registerRestore(backend: ContractBackend): void {
     t.same(await two.catchUp(), [], 'a position from before stays good');
     for (let n = 0; n < 5; n += 1) await two.append(unkeyed('a', n));
     t.equal(await codeOf(() => opened.store.catchUp(lost)), 'history_changed');
-    t.equal(await codeOf(() => opened.store.commit({ streams: ['a'], position: lost }, () => ({}))),
-      'history_changed');
+    t.equal(
+      await codeOf(() => opened.store.commit({ streams: ['a'], position: lost }, () => ({}))),
+      'history_changed',
+    );
     const again = await View.replay(opened.store, ['a']);
     t.same(again.bodies('a'), [body('kept'), ...[0, 1, 2, 3, 4].map((n) => body(n))]);
   });
@@ -150,8 +169,11 @@ function registerClose(backend: ContractBackend): void {
     const { position } = await View.replay(store, ['a']);
     const pending = Promise.all([
       ...Array.from({ length: 5 }, (_, i) => codeOf(() => store.kv.put(`k${i}`, 'v', null))),
-      ...Array.from({ length: 5 }, (_, i) => codeOf(() =>
-        store.commit({ streams: ['a'], position }, () => ({ appends: [unkeyed('a', i)] })))),
+      ...Array.from({ length: 5 }, (_, i) =>
+        codeOf(() =>
+          store.commit({ streams: ['a'], position }, () => ({ appends: [unkeyed('a', i)] })),
+        ),
+      ),
     ]);
     await store.close();
     for (const code of await pending) {
@@ -160,8 +182,10 @@ function registerClose(backend: ContractBackend): void {
     t.equal(await codeOf(() => store.catchUp(position)), 'store_unavailable');
     t.equal(await codeOf(() => store.replay(['a'], () => undefined)), 'store_unavailable');
     t.equal(await codeOf(() => store.kv.get(['k'])), 'store_unavailable');
-    t.equal(await codeOf(() => store.commit({ streams: ['a'], position }, () => ({}))),
-      'store_unavailable');
+    t.equal(
+      await codeOf(() => store.commit({ streams: ['a'], position }, () => ({}))),
+      'store_unavailable',
+    );
     const view = await View.replay(opened.store, ['a']);
     await view.append(unkeyed('a', 'free'));
   });

@@ -1,6 +1,6 @@
 /** Contract: whatever way units of several stores interleave, their views end equal. */
 import t from 'tap';
-import { seededRandom, type Random } from '../../src/runtime/random.js';
+import { type Random, seededRandom } from '../../src/runtime/random.js';
 import type { Append, StoredRecord } from '../../src/storage/store.js';
 import type { ContractBackend } from '../storage-contract.js';
 import { body, keyed, unkeyed, View } from './view.js';
@@ -62,9 +62,11 @@ export function registerInterleavings(backend: ContractBackend): void {
       const opened = await backend.open();
       const other = await opened.another();
       const views = await Promise.all(
-        [opened.store, other, opened.store, other].map((store) => View.replay(store, STREAMS)));
+        [opened.store, other, opened.store, other].map((store) => View.replay(store, STREAMS)),
+      );
       const counts = await Promise.all(
-        views.map((view, i) => act(view, seededRandom(seed * 10 + i), `actor ${i}`)));
+        views.map((view, i) => act(view, seededRandom(seed * 10 + i), `actor ${i}`)),
+      );
       for (const view of views) await view.catchUp();
       const fresh = await View.replay(await opened.another(), STREAMS);
       for (const [i, view] of views.entries()) {
@@ -75,7 +77,10 @@ export function registerInterleavings(backend: ContractBackend): void {
         const commits = counts.reduce((sum, count) => sum + (count.get(stream) ?? 0), 0);
         t.equal(numberIn(fresh.rows.get(`${stream} total`)), commits, `${stream} of seed ${seed}`);
         const ids = fresh.applied.filter((r) => r.stream === stream).map((r) => r.id);
-        t.ok(ids.every((id, i) => i === 0 || id > ids[i - 1]!), `${stream} replays in id order`);
+        t.ok(
+          ids.every((id, i) => i === 0 || id > ids[i - 1]!),
+          `${stream} replays in id order`,
+        );
       }
       await opened.close();
     }
@@ -86,15 +91,18 @@ export function registerInterleavings(backend: ContractBackend): void {
     t.teardown(() => opened.close());
     const other = await opened.another();
     const { position } = await View.replay(opened.store, STREAMS);
-    await Promise.all(Array.from({ length: 30 }, (_, i) => {
-      const streams = i % 2 === 0 ? STREAMS : STREAMS.toReversed();
-      return (i % 3 === 0 ? other : opened.store).commit(
-        { streams, position, kv: i % 2 === 0 ? ['x', 'y'] : ['y', 'x'] },
-        () => ({
-          appends: streams.map((stream) => unkeyed(stream, i)),
-          kv: ['x', 'y'].map((key) => ({ op: 'put', key, value: body(i), expiresAtMs: null })),
-        }));
-    }));
+    await Promise.all(
+      Array.from({ length: 30 }, (_, i) => {
+        const streams = i % 2 === 0 ? STREAMS : STREAMS.toReversed();
+        return (i % 3 === 0 ? other : opened.store).commit(
+          { streams, position, kv: i % 2 === 0 ? ['x', 'y'] : ['y', 'x'] },
+          () => ({
+            appends: streams.map((stream) => unkeyed(stream, i)),
+            kv: ['x', 'y'].map((key) => ({ op: 'put', key, value: body(i), expiresAtMs: null })),
+          }),
+        );
+      }),
+    );
     const view = await View.replay(opened.store, STREAMS);
     for (const stream of STREAMS) t.equal(view.bodies(stream).length, 30);
   });

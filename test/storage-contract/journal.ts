@@ -30,10 +30,13 @@ export function registerJournal(backend: ContractBackend): void {
     const writer = await View.replay(opened.store, ['a']);
     const reader = await View.replay(await opened.another(), ['a']);
     const { records, position } = await writer.append(unkeyed('a', 1), keyed('a', 'k', 2));
-    t.same(records.map((record) => [record.stream, record.key, record.body]), [
-      ['a', null, body(1)],
-      ['a', 'k', body(2)],
-    ]);
+    t.same(
+      records.map((record) => [record.stream, record.key, record.body]),
+      [
+        ['a', null, body(1)],
+        ['a', 'k', body(2)],
+      ],
+    );
     t.ok(records.every((record) => record.id > 0 && record.batch !== ''));
     t.ok(records[1]!.id > records[0]!.id, 'ids grow in the order of the appends');
     t.same(position.cursors['a'], { id: records[1]!.id, batch: records[1]!.batch });
@@ -62,7 +65,10 @@ export function registerJournal(backend: ContractBackend): void {
       await two.append(unkeyed('a', -round));
     }
     const ids = two.applied.map((record) => record.id);
-    t.same(ids, [...new Set(ids)].sort((a, b) => a - b));
+    t.same(
+      ids,
+      [...new Set(ids)].sort((a, b) => a - b),
+    );
     t.equal(ids.length, 10);
   });
 
@@ -86,8 +92,14 @@ export function registerJournal(backend: ContractBackend): void {
     const view = await View.replay(opened.store, ['a']);
     const reader = await View.replay(await opened.another(), ['a']);
     const { records, position } = await view.append(
-      keyed('a', 'k', 1), keyed('a', 'other', 2), keyed('a', 'k', 3));
-    t.same(records.map((record) => record.body), [body(2), body(3)]);
+      keyed('a', 'k', 1),
+      keyed('a', 'other', 2),
+      keyed('a', 'k', 3),
+    );
+    t.same(
+      records.map((record) => record.body),
+      [body(2), body(3)],
+    );
     t.equal(position.cursors['a']?.id, records[1]!.id);
     t.same(await reader.catchUp(), records);
     t.same((await View.replay(opened.store, ['a'])).bodies('a'), [body(2), body(3)]);
@@ -114,17 +126,29 @@ export function registerJournal(backend: ContractBackend): void {
     await view.append(unkeyed('a', 2));
     await view.append(unkeyed('a', 3));
     const caught = await opened.store.catchUp(position);
-    t.same(caught.records.map((record) => record.body), [body(2), body(3)]);
+    t.same(
+      caught.records.map((record) => record.body),
+      [body(2), body(3)],
+    );
   });
 
   t.test(`${name}: keys and bodies come back as they were written`, async (t) => {
     const opened = await backend.open();
     t.teardown(() => opened.close());
-    const texts = ['', '"quoted" \\ \n\r\t', 'tür/Ünïcode 🛡️ \u2028', `${'x'.repeat(100_000)}`, "'; --"];
+    const texts = [
+      '',
+      '"quoted" \\ \n\r\t',
+      'tür/Ünïcode 🛡️ \u2028',
+      `${'x'.repeat(100_000)}`,
+      "'; --",
+    ];
     const view = await View.replay(opened.store, ['a']);
     await view.append(...texts.map((text, i) => keyed('a', `${i} ${text.slice(0, 40)}`, text)));
     const fresh = await View.replay(await opened.another(), ['a']);
-    t.same(fresh.bodies('a'), texts.map((text) => body(text)));
+    t.same(
+      fresh.bodies('a'),
+      texts.map((text) => body(text)),
+    );
     t.same(fresh.contents(), view.contents());
   });
 
@@ -134,8 +158,11 @@ export function registerJournal(backend: ContractBackend): void {
     const writer = await View.replay(opened.store, ['a', 'b']);
     const start = writer.position;
     for (let n = 0; n < RECORDS_OVER_A_PAGE; n += COMMIT_RECORDS) {
-      await writer.append(...Array.from({ length: COMMIT_RECORDS }, (_, i) =>
-        unkeyed(i % 5 === 0 ? 'b' : 'a', n + i)));
+      await writer.append(
+        ...Array.from({ length: COMMIT_RECORDS }, (_, i) =>
+          unkeyed(i % 5 === 0 ? 'b' : 'a', n + i),
+        ),
+      );
     }
     const other = await opened.another();
     const first = await other.catchUp(start);
@@ -155,7 +182,10 @@ export function registerJournal(backend: ContractBackend): void {
     t.equal(caught.length, RECORDS_OVER_A_PAGE, 'nothing twice and nothing left out');
     for (const stream of ['a', 'b']) {
       const ids = caught.filter((record) => record.stream === stream).map((record) => record.id);
-      t.ok(ids.every((id, i) => i === 0 || id > ids[i - 1]!), `${stream} is in id order`);
+      t.ok(
+        ids.every((id, i) => i === 0 || id > ids[i - 1]!),
+        `${stream} is in id order`,
+      );
     }
 
     let letThrough = 0;

@@ -12,7 +12,10 @@ async function write(store: Store, documents: readonly DocumentChange[]): Promis
 }
 
 function put(
-  kind: string, id: string, body: string, expiresAtMs: number | null = forever,
+  kind: string,
+  id: string,
+  body: string,
+  expiresAtMs: number | null = forever,
 ): DocumentChange {
   return { op: 'put', kind, id, body, expiresAtMs };
 }
@@ -36,9 +39,13 @@ function registerDocuments(backend: ContractBackend): void {
     t.same(await opened.store.documents([]), []);
     await write(opened.store, [put('k', '1', 'one')]);
     await write(other, [put('k', '1', 'two'), put('other', '1', 'x')]);
-    t.same(await opened.store.documents([key, { kind: 'k', id: 'no' }]),
-      [{ ...key, version: 2, body: 'two', expiresAtMs: forever }]);
-    await write(opened.store, [{ op: 'delete', ...key }, { op: 'delete', kind: 'k', id: 'no' }]);
+    t.same(await opened.store.documents([key, { kind: 'k', id: 'no' }]), [
+      { ...key, version: 2, body: 'two', expiresAtMs: forever },
+    ]);
+    await write(opened.store, [
+      { op: 'delete', ...key },
+      { op: 'delete', kind: 'k', id: 'no' },
+    ]);
     t.same(await other.documents([key]), []);
     await write(opened.store, [put('k', '1', 'again')]);
     t.equal((await other.documents([key]))[0]?.version, 1, 'a new document');
@@ -59,10 +66,16 @@ function registerDocuments(backend: ContractBackend): void {
       if (last === undefined) break;
       after = last.id;
     }
-    t.same(listed, ids.toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))));
+    t.same(
+      listed,
+      ids.toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))),
+    );
     t.same(await opened.store.listDocuments('none', '', 4), []);
-    t.same((await opened.store.listDocuments('k', 'aA', 1)).map(({ id }) => id), ['aB'],
-      'after an id that does not exist');
+    t.same(
+      (await opened.store.listDocuments('k', 'aA', 1)).map(({ id }) => id),
+      ['aB'],
+      'after an id that does not exist',
+    );
   });
 
   t.test(`${name}: an expired document is never seen again, and a put starts anew`, async (t) => {
@@ -71,16 +84,24 @@ function registerDocuments(backend: ContractBackend): void {
     const { store } = opened;
     const soonMs = (await storeTimeMs(store)) + LIFE_MS;
     await write(store, [
-      put('k', 'a', '1', soonMs), put('k', 'b', '1', soonMs), put('k', 'c', '1'),
+      put('k', 'a', '1', soonMs),
+      put('k', 'b', '1', soonMs),
+      put('k', 'c', '1'),
       put('k', 'd', '1', soonMs),
     ]);
     await write(store, [put('k', 'b', '2', soonMs), put('k', 'd', '2')]);
     t.equal((await store.documents([{ kind: 'k', id: 'a' }]))[0]?.expiresAtMs, soonMs);
     t.equal((await store.listDocuments('k', '', 9)).length, 4);
-    await pass(opened, LIFE_MS + 1_000);
-    t.same((await store.listDocuments('k', '', 9)).map(({ id }) => id), ['c', 'd']);
-    t.same((await store.listDocuments('k', '', 1)).map(({ id }) => id), ['c'],
-      'the limit counts live documents');
+    await pass(opened, LIFE_MS + 100);
+    t.same(
+      (await store.listDocuments('k', '', 9)).map(({ id }) => id),
+      ['c', 'd'],
+    );
+    t.same(
+      (await store.listDocuments('k', '', 1)).map(({ id }) => id),
+      ['c'],
+      'the limit counts live documents',
+    );
     t.same(await store.documents([{ kind: 'k', id: 'a' }]), []);
     const view = await View.replay(store, []);
     await view.commit({ documents: [{ kind: 'k', id: 'a' }] }, (locked) => {
@@ -99,13 +120,16 @@ function registerCounters(backend: ContractBackend): void {
     t.teardown(() => opened.close());
     const stores = [opened.store, await opened.another()];
     const { position } = await View.replay(opened.store, []);
-    await Promise.all(Array.from({ length: 20 }, (_, i) =>
-      stores[i % 2]!.commit({ streams: [], position }, () => ({
-        counters: [
-          { key: i % 3 === 0 ? 'x' : 'y', delta: 2, expiresAtMs: forever },
-          { key: i % 3 === 0 ? 'y' : 'x', delta: -1, expiresAtMs: forever },
-        ],
-      }))));
+    await Promise.all(
+      Array.from({ length: 20 }, (_, i) =>
+        stores[i % 2]!.commit({ streams: [], position }, () => ({
+          counters: [
+            { key: i % 3 === 0 ? 'x' : 'y', delta: 2, expiresAtMs: forever },
+            { key: i % 3 === 0 ? 'y' : 'x', delta: -1, expiresAtMs: forever },
+          ],
+        })),
+      ),
+    );
     const counted = await opened.store.counters(['x', 'y', 'absent']);
     t.same([counted.get('x'), counted.get('y'), counted.get('absent') ?? 0], [1, 19, 0]);
     t.equal((await opened.store.counters([])).size, 0);
@@ -122,7 +146,7 @@ function registerCounters(backend: ContractBackend): void {
     await add(5, soonMs);
     await add(1, forever);
     t.equal((await store.counters(['c'])).get('c'), 6);
-    await pass(opened, LIFE_MS + 1_000);
+    await pass(opened, LIFE_MS + 100);
     t.equal((await store.counters(['c'])).get('c') ?? 0, 0);
     await add(2, forever);
     t.equal((await store.counters(['c'])).get('c'), 2);
@@ -136,11 +160,28 @@ function registerSightings(backend: ContractBackend): void {
     const opened = await backend.open();
     t.teardown(() => opened.close());
     const other = await opened.another();
-    await opened.store.recordSightings(new Map([['d1', 2_000], ['d2', 1_000]]));
-    await other.recordSightings(new Map([['d1', 1_000], ['d2', 3_000], ['d3', 1_790_000_000_000]]));
+    await opened.store.recordSightings(
+      new Map([
+        ['d1', 2_000],
+        ['d2', 1_000],
+      ]),
+    );
+    await other.recordSightings(
+      new Map([
+        ['d1', 1_000],
+        ['d2', 3_000],
+        ['d3', 1_790_000_000_000],
+      ]),
+    );
     await other.recordSightings(new Map());
-    t.same(new Map(await opened.store.sightings(['d1', 'd2', 'd3', 'd4'])),
-      new Map([['d1', 2_000], ['d2', 3_000], ['d3', 1_790_000_000_000]]));
+    t.same(
+      new Map(await opened.store.sightings(['d1', 'd2', 'd3', 'd4'])),
+      new Map([
+        ['d1', 2_000],
+        ['d2', 3_000],
+        ['d3', 1_790_000_000_000],
+      ]),
+    );
     t.equal((await opened.store.sightings([])).size, 0);
   });
 
@@ -149,10 +190,12 @@ function registerSightings(backend: ContractBackend): void {
     t.teardown(() => opened.close());
     const stores = [opened.store, await opened.another()];
     const ids = Array.from({ length: 50 }, (_, i) => `d${i}`);
-    await Promise.all(Array.from({ length: 10 }, (_, round) => {
-      const order = round % 2 === 0 ? ids : ids.toReversed();
-      return stores[round % 2]!.recordSightings(new Map(order.map((id) => [id, 1_000 + round])));
-    }));
+    await Promise.all(
+      Array.from({ length: 10 }, (_, round) => {
+        const order = round % 2 === 0 ? ids : ids.toReversed();
+        return stores[round % 2]!.recordSightings(new Map(order.map((id) => [id, 1_000 + round])));
+      }),
+    );
     const seen = await opened.store.sightings(ids);
     t.ok(ids.every((id) => seen.get(id) === 1_009));
   });
@@ -170,14 +213,23 @@ function registerSweep(backend: ContractBackend): void {
     const each = 10;
     const names = Array.from({ length: each }, (_, i) => `n${i}`);
     await view.commit({}, () => ({
-      kv: [...names, 'live'].map((key) => ({ op: 'put' as const, key, value: 'v',
-        expiresAtMs: key === 'live' ? forever : soonMs })),
-      documents: [...names, 'live'].map((id) => put('k', id, 'd', id === 'live' ? forever : soonMs)),
-      counters: [...names, 'live'].map((key) => ({ key, delta: 1,
-        expiresAtMs: key === 'live' ? forever : soonMs })),
+      kv: [...names, 'live'].map((key) => ({
+        op: 'put' as const,
+        key,
+        value: 'v',
+        expiresAtMs: key === 'live' ? forever : soonMs,
+      })),
+      documents: [...names, 'live'].map((id) =>
+        put('k', id, 'd', id === 'live' ? forever : soonMs),
+      ),
+      counters: [...names, 'live'].map((key) => ({
+        key,
+        delta: 1,
+        expiresAtMs: key === 'live' ? forever : soonMs,
+      })),
     }));
     t.equal(await store.sweep(100), 0, 'nothing has expired yet');
-    await pass(opened, LIFE_MS + 1_000);
+    await pass(opened, LIFE_MS + 100);
     let swept = 0;
     for (let last = -1; last !== 0; swept += last) {
       last = await store.sweep(4);
@@ -185,7 +237,10 @@ function registerSweep(backend: ContractBackend): void {
     }
     t.equal(swept, 3 * each);
     t.equal((await store.kv.get(['live'])).size, 1);
-    t.same((await store.listDocuments('k', '', 99)).map(({ id }) => id), ['live']);
+    t.same(
+      (await store.listDocuments('k', '', 99)).map(({ id }) => id),
+      ['live'],
+    );
     t.equal((await store.counters(['live'])).get('live'), 1);
   });
 }

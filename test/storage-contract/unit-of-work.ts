@@ -1,7 +1,7 @@
 /** Contract: the unit of work: lock, let through, decide, write all or nothing. */
 import t from 'tap';
-import { COMMIT_ATTEMPTS_MAX, documentName } from '../../src/storage/store.js';
 import { FORMAT_NEWEST, FORMAT_OLDEST } from '../../src/storage/envelope.js';
+import { COMMIT_ATTEMPTS_MAX, documentName } from '../../src/storage/store.js';
 import type { ContractBackend } from '../storage-contract.js';
 import { body, codeOf, keyed, unkeyed, View } from './view.js';
 
@@ -20,9 +20,15 @@ export function registerUnitOfWork(backend: ContractBackend): void {
     let calls = 0;
     const committed = await two.commit({ streams: ['a'] }, (locked) => {
       calls += 1;
-      t.same(locked.records.filter((r) => r.stream === 'a').map((r) => r.body), [body(1), body(3)]);
-      t.same(locked.records.filter((r) => r.stream === 'b').map((r) => r.body), [body(2)],
-        'of every followed stream, locked or not');
+      t.same(
+        locked.records.filter((r) => r.stream === 'a').map((r) => r.body),
+        [body(1), body(3)],
+      );
+      t.same(
+        locked.records.filter((r) => r.stream === 'b').map((r) => r.body),
+        [body(2)],
+        'of every followed stream, locked or not',
+      );
       t.same(locked.position.cursors, one.position.cursors);
       t.ok(locked.writeFormat >= FORMAT_OLDEST && locked.writeFormat <= FORMAT_NEWEST);
       t.ok(locked.storeTimeMs > 0);
@@ -84,10 +90,14 @@ export function registerUnitOfWork(backend: ContractBackend): void {
     }));
     const other = await opened.another();
     const values = await other.kv.get(['put', 'add', 'raise', 'gone']);
-    t.same([...values].map(([key, entry]) => [key, entry.value]).sort(),
-      [['add', 'a'], ['put', 'p'], ['raise', '7']]);
-    t.same(await other.documents([{ kind: 'doc', id: '1' }]),
-      [{ kind: 'doc', id: '1', version: 1, body: 'd', expiresAtMs: forever }]);
+    t.same([...values].map(([key, entry]) => [key, entry.value]).sort(), [
+      ['add', 'a'],
+      ['put', 'p'],
+      ['raise', '7'],
+    ]);
+    t.same(await other.documents([{ kind: 'doc', id: '1' }]), [
+      { kind: 'doc', id: '1', version: 1, body: 'd', expiresAtMs: forever },
+    ]);
     t.equal((await other.counters(['count'])).get('count'), 3);
   });
 
@@ -101,7 +111,11 @@ export function registerUnitOfWork(backend: ContractBackend): void {
     let calls = 0;
     const committed = await two.commit({}, (locked) => {
       calls += 1;
-      t.same(locked.records.map((r) => r.body), [body('foreign')], 'again from the start');
+      t.same(
+        locked.records.map((r) => r.body),
+        [body('foreign')],
+        'again from the start',
+      );
       const key = calls === 1 ? 'taken' : 'free';
       return {
         appends: [unkeyed('a', `try ${calls}`)],
@@ -114,13 +128,19 @@ export function registerUnitOfWork(backend: ContractBackend): void {
       };
     });
     t.equal(calls, 2);
-    t.same(committed.records.map((record) => record.body), [body('try 2')]);
+    t.same(
+      committed.records.map((record) => record.body),
+      [body('try 2')],
+    );
     await one.catchUp();
     t.same(one.contents(), two.contents());
     const values = await opened.store.kv.get(['taken', 'free', 'side 1', 'side 2']);
     t.same([...values.keys()].sort(), ['free', 'side 2', 'taken']);
     t.equal(values.get('taken')?.value, 'by another');
-    t.same((await opened.store.listDocuments('d', '', 9)).map((found) => found.id), ['2']);
+    t.same(
+      (await opened.store.listDocuments('d', '', 9)).map((found) => found.id),
+      ['2'],
+    );
     t.equal((await opened.store.counters(['tries'])).get('tries'), 1);
   });
 
@@ -130,13 +150,15 @@ export function registerUnitOfWork(backend: ContractBackend): void {
     const view = await View.replay(opened.store, ['a']);
     await opened.store.kv.put('taken', 'by another', forever);
     let calls = 0;
-    const code = await codeOf(() => view.commit({}, () => {
-      calls += 1;
-      return {
-        appends: [unkeyed('a', 1)],
-        kv: [{ op: 'add', key: 'taken', value: 'mine', expiresAtMs: forever }],
-      };
-    }));
+    const code = await codeOf(() =>
+      view.commit({}, () => {
+        calls += 1;
+        return {
+          appends: [unkeyed('a', 1)],
+          kv: [{ op: 'add', key: 'taken', value: 'mine', expiresAtMs: forever }],
+        };
+      }),
+    );
     t.equal(code, 'write_refused');
     t.equal(calls, COMMIT_ATTEMPTS_MAX);
     t.same(await view.catchUp(), [], 'nothing was written');
@@ -153,13 +175,15 @@ export function registerUnitOfWork(backend: ContractBackend): void {
       documents: [{ op: 'put', kind: 'doc', id: 'x/y', body: 'd', expiresAtMs: forever }],
     }));
     const here = { kind: 'doc', id: 'x/y' };
-    await view.commit({ kv: ['k', 'absent'], documents: [here, { kind: 'doc', id: 'no' }] },
+    await view.commit(
+      { kv: ['k', 'absent'], documents: [here, { kind: 'doc', id: 'no' }] },
       (locked) => {
         t.same([...locked.kv], [['k', { value: 'v', expiresAtMs: forever }]]);
         t.same([...locked.documents.keys()], [documentName(here)]);
         t.equal(locked.documents.get(documentName(here))?.version, 1);
         return {};
-      });
+      },
+    );
   });
 
   t.test(`${name}: changes of one key apply in the order given`, async (t) => {
@@ -191,8 +215,11 @@ export function registerUnitOfWork(backend: ContractBackend): void {
       ],
     }));
     const values = await opened.store.kv.get(['k', 'other', 'n', 'last']);
-    t.same([...values].map(([key, { value }]) => [key, value]).sort(),
-      [['k', '2'], ['n', '5'], ['other', 'o']]);
+    t.same([...values].map(([key, { value }]) => [key, value]).sort(), [
+      ['k', '2'],
+      ['n', '5'],
+      ['other', 'o'],
+    ]);
     const [found, ...rest] = await opened.store.documents([document, { kind: 'doc', id: '2' }]);
     t.same([found?.version, found?.body, rest.length], [2, '2', 0]);
     t.equal((await opened.store.counters(['c'])).get('c'), 6);
@@ -219,17 +246,23 @@ export function registerUnitOfWork(backend: ContractBackend): void {
       documents: [{ op: 'put', ...document, body: '0', expiresAtMs: forever }],
     }));
     const { position } = first;
-    await Promise.all(Array.from({ length: 20 }, (_, i) =>
-      stores[i % 2]!.commit({ streams: [], position, kv: ['n'] }, (locked) => {
-        const value = String(Number(locked.kv.get('n')?.value) + 1);
-        return { kv: [{ op: 'put', key: 'n', value, expiresAtMs: forever }] };
-      })));
+    await Promise.all(
+      Array.from({ length: 20 }, (_, i) =>
+        stores[i % 2]!.commit({ streams: [], position, kv: ['n'] }, (locked) => {
+          const value = String(Number(locked.kv.get('n')?.value) + 1);
+          return { kv: [{ op: 'put', key: 'n', value, expiresAtMs: forever }] };
+        }),
+      ),
+    );
     t.equal((await opened.store.kv.get(['n'])).get('n')?.value, '20');
-    await Promise.all(Array.from({ length: 20 }, (_, i) =>
-      stores[i % 2]!.commit({ streams: [], position, documents: [document] }, (locked) => {
-        const body = String(Number(locked.documents.get(documentName(document))?.body) + 1);
-        return { documents: [{ op: 'put', ...document, body, expiresAtMs: forever }] };
-      })));
+    await Promise.all(
+      Array.from({ length: 20 }, (_, i) =>
+        stores[i % 2]!.commit({ streams: [], position, documents: [document] }, (locked) => {
+          const body = String(Number(locked.documents.get(documentName(document))?.body) + 1);
+          return { documents: [{ op: 'put', ...document, body, expiresAtMs: forever }] };
+        }),
+      ),
+    );
     const [found] = await opened.store.documents([document]);
     t.same([found?.body, found?.version], ['20', 21]);
   });
@@ -239,16 +272,19 @@ export function registerUnitOfWork(backend: ContractBackend): void {
     t.teardown(() => opened.close());
     const other = await opened.another();
     const { position } = await View.replay(opened.store, ['total']);
-    const totals = await Promise.all(Array.from({ length: 20 }, async (_, i) => {
-      const committed = await (i % 2 === 0 ? opened.store : other).commit(
-        { streams: ['total'], position },
-        (locked) => {
-          const newest = locked.records.at(-1)?.body ?? body(0);
-          const total = (JSON.parse(newest) as [number, string, number])[2] + 1;
-          return { appends: [keyed('total', 'total', total)] };
-        });
-      return committed.records[0]!.body;
-    }));
+    const totals = await Promise.all(
+      Array.from({ length: 20 }, async (_, i) => {
+        const committed = await (i % 2 === 0 ? opened.store : other).commit(
+          { streams: ['total'], position },
+          (locked) => {
+            const newest = locked.records.at(-1)?.body ?? body(0);
+            const total = (JSON.parse(newest) as [number, string, number])[2] + 1;
+            return { appends: [keyed('total', 'total', total)] };
+          },
+        );
+        return committed.records[0]!.body;
+      }),
+    );
     const expected = Array.from({ length: 20 }, (_, i) => body(i + 1));
     t.same(totals.toSorted(), expected.toSorted());
     t.same((await View.replay(other, ['total'])).bodies('total'), [body(20)]);

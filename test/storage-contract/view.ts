@@ -1,13 +1,20 @@
 /** What the contract's tests share: a view kept as an actor keeps it, and waiting for expiry. */
 import type {
-  Append, Changes, Committed, Locked, Position, Store, StoredRecord, UnitOfWork,
+  Append,
+  Changes,
+  Committed,
+  Locked,
+  Position,
+  Store,
+  StoredRecord,
+  UnitOfWork,
 } from '../../src/storage/store.js';
 import type { ContractStore } from '../storage-contract.js';
 
 /** Bound on any wait in the suite; a store that needs longer fails the test. */
 export const WAIT_MAX_MS = 20_000;
 /** The life of what a test lets expire: long enough to be seen alive on a busy machine. */
-export const LIFE_MS = 1_500;
+export const LIFE_MS = 1_000;
 
 /** One actor's view of some streams on one store, with the position that belongs to it. */
 export class View {
@@ -48,10 +55,7 @@ export class View {
   }
 
   /** Commits on this view's position, and applies the foreign and the own records after it. */
-  async commit(
-    unit: Partial<UnitOfWork>,
-    decide: (locked: Locked) => Changes,
-  ): Promise<Committed> {
+  async commit(unit: Partial<UnitOfWork>, decide: (locked: Locked) => Changes): Promise<Committed> {
     let foreign: readonly StoredRecord[] = [];
     const committed = await this.store.commit(
       { streams: Object.keys(this.position.cursors), position: this.position, ...unit },

@@ -7,11 +7,18 @@
  * From then on nothing is written by this process.
  */
 import { StoreError } from '../store-error.js';
-import { writeAll, type FileSystem } from './file-system.js';
+import { type FileSystem, writeAll } from './file-system.js';
 import { logPath, unfinished } from './layout.js';
 import {
-  checkHeader, damaged, encodeLine, isIntact, isTorn, LAYOUT_VERSION, lineJson,
-  type CommitLine, type FileHeader,
+  type CommitLine,
+  checkHeader,
+  damaged,
+  encodeLine,
+  type FileHeader,
+  isIntact,
+  isTorn,
+  LAYOUT_VERSION,
+  lineJson,
 } from './line-format.js';
 import { LineScanner, type ScannedLine } from './line-scanner.js';
 
@@ -42,7 +49,10 @@ export class CommitLog {
    * what the system call threw.
    */
   static create(
-    fileSystem: FileSystem, dataDir: string, generation: number, lines: string,
+    fileSystem: FileSystem,
+    dataDir: string,
+    generation: number,
+    lines: string,
   ): CommitLog {
     const path = logPath(dataDir, generation);
     const header: FileHeader = { halos: 'commit-log', version: LAYOUT_VERSION, generation };
@@ -62,7 +72,9 @@ export class CommitLog {
 
   /** Reads the newest log of a directory and cuts off a torn tail. */
   static open(
-    fileSystem: FileSystem, dataDir: string, generation: number,
+    fileSystem: FileSystem,
+    dataDir: string,
+    generation: number,
     onCommit: (commit: CommitLine) => void,
   ): OpenedLog {
     const path = logPath(dataDir, generation);
@@ -141,7 +153,9 @@ export function syncOr(path: string, sync: () => void): void {
 
 /** Reads a closed log, which is whole to its last byte. */
 export function readClosedLog(
-  fileSystem: FileSystem, dataDir: string, generation: number,
+  fileSystem: FileSystem,
+  dataDir: string,
+  generation: number,
   onCommit: (commit: CommitLine) => void,
 ): void {
   const path = logPath(dataDir, generation);
@@ -157,8 +171,12 @@ export function readClosedLog(
 
 /** Hands over the commits up to the first line that is broken, or the end; says which. */
 function readCommits(
-  fileSystem: FileSystem, descriptor: number, generation: number, path: string,
-  onCommit: (commit: CommitLine) => void, fileBytes: number,
+  fileSystem: FileSystem,
+  descriptor: number,
+  generation: number,
+  path: string,
+  onCommit: (commit: CommitLine) => void,
+  fileBytes: number,
 ): { line: number; offset: number } {
   const scanner = new LineScanner(fileSystem, descriptor, path, fileBytes);
   const onLine = ({ bytes, start, end, number }: ScannedLine): boolean => {

@@ -13,7 +13,7 @@
  */
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
-import { createServer, connect, type Server } from 'node:net';
+import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import type { Random } from '../../runtime/random.js';
 import { StoreError } from '../store-error.js';
@@ -48,7 +48,7 @@ export async function lockDirectory(options: DirectoryLockOptions): Promise<Dire
   try {
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
       const highest = directory.highest();
-      if (highest > 0 && await directory.isHeld(highest)) throw heldError(dataDir);
+      if (highest > 0 && (await directory.isHeld(highest))) throw heldError(dataDir);
       const server = await directory.claim(highest + 1);
       if (server !== undefined) return directory.hold(server, highest + 1);
     }
@@ -179,8 +179,8 @@ function heldError(dataDir: string): StoreError {
 function socketsRefused(dataDir: string, cause: unknown): StoreError {
   return new StoreError(
     'store_unavailable',
-    `The data directory ${dataDir} does not take Unix sockets and hard links, by which it is held; `
-      + 'use a file system that does.',
+    `The data directory ${dataDir} does not take Unix sockets and hard links, by which it is held; ` +
+      'use a file system that does.',
     { cause },
   );
 }

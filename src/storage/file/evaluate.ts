@@ -3,18 +3,26 @@
  * draft, applies what follows to it, and returns the operations that say so in the log.
  */
 import type { Changes, CounterChange, DocumentChange, KvChange } from '../store.js';
-import { Tables } from './tables.js';
 import type { TableOperation } from './line-format.js';
+import { Tables } from './tables.js';
 
 /** A KV call outside a unit; expiries are still lives, since the store's clock judges them. */
 export type KvStatement =
-  | { readonly op: 'put' | 'add'; readonly key: string; readonly value: string;
-      readonly ttlMs: number | null }
+  | {
+      readonly op: 'put' | 'add';
+      readonly key: string;
+      readonly value: string;
+      readonly ttlMs: number | null;
+    }
   | { readonly op: 'take' | 'delete'; readonly key: string }
   | { readonly op: 'tryLock'; readonly key: string; readonly owner: string; readonly ttlMs: number }
   | { readonly op: 'unlock'; readonly key: string; readonly owner: string }
-  | { readonly op: 'raise'; readonly key: string; readonly to: number;
-      readonly ttlMs: number | null };
+  | {
+      readonly op: 'raise';
+      readonly key: string;
+      readonly to: number;
+      readonly ttlMs: number | null;
+    };
 
 export type KvAnswer = string | number | boolean | undefined;
 
@@ -25,7 +33,9 @@ export interface StatementResult {
 
 /** Undefined when an `add` met a live row; then the draft is as it was. */
 export function evaluateChanges(
-  draft: Tables, changes: Changes, nowMs: number,
+  draft: Tables,
+  changes: Changes,
+  nowMs: number,
 ): readonly TableOperation[] | undefined {
   const own = new Tables(draft);
   const operations: TableOperation[] = [];
@@ -45,13 +55,19 @@ export function evaluateChanges(
 }
 
 export function evaluateStatement(
-  draft: Tables, statement: KvStatement, nowMs: number,
+  draft: Tables,
+  statement: KvStatement,
+  nowMs: number,
 ): StatementResult {
   const { key } = statement;
   const value = draft.value(key, nowMs)?.value;
   const expiry = (ttlMs: number | null): number | null => (ttlMs === null ? null : nowMs + ttlMs);
-  const put = (text: string, ttlMs: number | null): TableOperation =>
-    ['k', key, text, expiry(ttlMs)];
+  const put = (text: string, ttlMs: number | null): TableOperation => [
+    'k',
+    key,
+    text,
+    expiry(ttlMs),
+  ];
   const result = (answer: KvAnswer, operation?: TableOperation): StatementResult => {
     if (operation !== undefined) draft.apply(operation);
     return { operations: operation === undefined ? [] : [operation], answer };
@@ -82,7 +98,8 @@ export function evaluateStatement(
 
 /** The operations for those that were not seen later already; never backwards. */
 export function evaluateSightings(
-  draft: Tables, seenAtMs: readonly (readonly [id: string, atMs: number])[],
+  draft: Tables,
+  seenAtMs: readonly (readonly [id: string, atMs: number])[],
 ): readonly TableOperation[] {
   const operations: TableOperation[] = [];
   for (const [id, atMs] of seenAtMs) {
@@ -116,9 +133,10 @@ function raiseOperation(
   const { key, to, expiresAtMs } = change;
   const before = draft.value(key, nowMs);
   if (before === undefined) return ['k', key, String(to), expiresAtMs];
-  const latestMs = before.expiresAtMs === null || expiresAtMs === null
-    ? null
-    : Math.max(before.expiresAtMs, expiresAtMs);
+  const latestMs =
+    before.expiresAtMs === null || expiresAtMs === null
+      ? null
+      : Math.max(before.expiresAtMs, expiresAtMs);
   return ['k', key, String(Math.max(Number(before.value), to)), latestMs];
 }
 

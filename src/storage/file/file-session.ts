@@ -1,15 +1,29 @@
 /** One client of the storage thread: takes its requests, in order, and answers each. */
+
+import { type DocumentKey, documentName, type KvEntry, type StoredDocument } from '../store.js';
 import { StoreError } from '../store-error.js';
-import { documentName, type DocumentKey, type KvEntry, type StoredDocument } from '../store.js';
 import { evaluateChanges, evaluateSightings, evaluateStatement } from './evaluate.js';
 import type { FileDatabase } from './file-database.js';
-import { valueLock, documentLock } from './lock-table.js';
+import { documentLock, valueLock } from './lock-table.js';
 import type {
-  Answer, Behind, CallRequest, Calls, CallType, GrantedUnit, Request, WriteBody,
+  Answer,
+  Behind,
+  CallRequest,
+  Calls,
+  CallType,
+  GrantedUnit,
+  Request,
+  WriteBody,
 } from './protocol.js';
 import type { Unit } from './units.js';
 
 type Send = (answer: Answer) => void;
+type CallOf<Type extends CallType> = Extract<CallRequest, { readonly type: Type }>;
+/** What is answered at once, from memory. */
+type ReadRequest = Exclude<
+  CallRequest,
+  CallOf<'lock' | 'write' | 'keyValue' | 'see' | 'replaceEpoch' | 'probe'>
+>;
 
 export class FileSession {
   private readonly pins = new Set<number>();
@@ -20,18 +34,10 @@ export class FileSession {
   ) {}
 
   receive(request: Request): void {
-    switch (request.type) {
-      case 'abort':
-        return this.database.units.abort(this, request.unit);
-      case 'unpin':
-        this.pins.delete(request.pin);
-        return this.database.unpin(request.pin);
-      default:
-        try {
-          this.call(request);
-        } catch (error) {
-          this.fail(request.id, error);
-        }
+    try {
+      this.handle(request);
+    } catch (error) {
+      if ('id' in request) this.fail(request.id, error);
     }
   }
 
@@ -42,60 +48,91 @@ export class FileSession {
     this.pins.clear();
   }
 
-  private call(request: CallRequest): void {
-    const { id } = request;
+  private handle(request: Request): void {
+    switch (request.type) {
+      case 'abort':
+        this.database.units.abort(this, request.unit);
+        break;
+      case 'unpin':
+        this.pins.delete(request.pin);
+        this.database.unpin(request.pin);
+        break;
+      case 'lock':
+        this.lock(request);
+        break;
+      case 'write':
+        this.write(request);
+        break;
+      case 'keyValue':
+        this.statement(request);
+        break;
+      case 'see':
+        this.see(request);
+        break;
+      case 'replaceEpoch':
+        this.replaceEpoch(request);
+        break;
+      case 'probe':
+        this.probe(request);
+        break;
+      default:
+        this.send({ id: request.id, ok: true, value: this.read(request) });
+    }
+  }
+
+  private read(request: ReadRequest): Calls[CallType]['answer'] {
     const { database } = this;
     switch (request.type) {
       case 'readJournal': {
         const files = database.readJournal(request.streams);
         this.pins.add(files.pin);
-        return this.answer<'readJournal'>(id, files);
+        return files;
       }
       case 'catchUp':
-        return this.answer<'catchUp'>(id, database.catchUp(request.position));
-      case 'lock':
-        return this.lock(request);
-      case 'write':
-        return this.write(request);
-      case 'keyValue':
-        return this.statement(request);
+        return database.catchUp(request.position);
       case 'values':
-        return this.answer<'values'>(id, this.values(request.keys));
+        return this.values(request.keys);
       case 'documents':
-        return this.answer<'documents'>(id, this.documents(request.keys));
+        return this.documents(request.keys);
       case 'listDocuments': {
         const { kind, afterId, limit } = request;
-        const listed = database.tables.list(kind, afterId, limit, database.nowMs);
-        return this.answer<'listDocuments'>(id, listed);
+        return database.tables.list(kind, afterId, limit, database.nowMs);
       }
       case 'counters':
-        return this.answer<'counters'>(id, this.counters(request.keys));
-      case 'see':
-        return this.see(request);
+        return this.counters(request.keys);
       case 'sightings':
-        return this.answer<'sightings'>(id, this.sightings(request.ids));
+        return this.sightings(request.ids);
       case 'sweep':
-        return this.answer<'sweep'>(id, database.tables.sweep(request.limit, database.nowMs));
-      case 'replaceEpoch':
-        return database.replaceEpoch(
-          request.seenEpoch,
-          (epoch) => this.answer<'replaceEpoch'>(id, epoch),
-          (error) => this.fail(id, error));
-      case 'probe':
-        return database.probe(
-          () => this.answer<'probe'>(id, undefined), (error) => this.fail(id, error));
+        return database.tables.sweep(request.limit, database.nowMs);
     }
   }
 
-  private lock(request: CallRequest & { type: 'lock' }): void {
+  private replaceEpoch({ id, seenEpoch }: CallOf<'replaceEpoch'>): void {
+    this.database.replaceEpoch(
+      seenEpoch,
+      (epoch) => this.answer<'replaceEpoch'>(id, epoch),
+      (error) => this.fail(id, error),
+    );
+  }
+
+  private probe({ id }: CallOf<'probe'>): void {
+    this.database.probe(
+      () => this.answer<'probe'>(id, undefined),
+      (error) => this.fail(id, error),
+    );
+  }
+
+  private lock(request: CallOf<'lock'>): void {
     this.database.units.begin(
-      this, request,
+      this,
+      request,
       (unit) => {
         const granted = this.grant(unit);
         if (granted.behind) this.database.units.end(unit);
         this.answer<'lock'>(request.id, granted);
       },
-      (error) => this.fail(request.id, error));
+      (error) => this.fail(request.id, error),
+    );
   }
 
   private grant(unit: Unit): GrantedUnit | Behind {
@@ -112,7 +149,7 @@ export class FileSession {
     };
   }
 
-  private write(request: CallRequest & { type: 'write' }): void {
+  private write(request: CallOf<'write'>): void {
     const { database } = this;
     const unit = database.units.write(this, request.unit);
     if (unit === undefined) {
@@ -129,9 +166,12 @@ export class FileSession {
           appends: operations === undefined ? [] : request.appends,
           operations: operations ?? [],
           onDurable: ({ firstId, batch, timeMs }) => {
-            this.answer<'write'>(request.id, operations === undefined
-              ? { restart: true }
-              : { restart: false, firstId, batch, storeTimeMs: timeMs });
+            this.answer<'write'>(
+              request.id,
+              operations === undefined
+                ? { restart: true }
+                : { restart: false, firstId, batch, storeTimeMs: timeMs },
+            );
             database.units.end(unit);
           },
         };
@@ -143,7 +183,7 @@ export class FileSession {
     });
   }
 
-  private statement({ id, statement }: CallRequest & { type: 'keyValue' }): void {
+  private statement({ id, statement }: CallOf<'keyValue'>): void {
     this.database.write({
       rows: [valueLock(statement.key)],
       lock: undefined,
@@ -159,7 +199,7 @@ export class FileSession {
     });
   }
 
-  private see({ id, seenAtMs }: CallRequest & { type: 'see' }): void {
+  private see({ id, seenAtMs }: CallOf<'see'>): void {
     this.database.write({
       rows: [],
       lock: undefined,
@@ -198,9 +238,11 @@ export class FileSession {
   }
 
   private fail(id: number, error: unknown): void {
-    const { code, message } = error instanceof StoreError
-      ? error
-      : new StoreError('store_unavailable', 'The storage thread failed.', { cause: error });
+    if (!(error instanceof StoreError)) this.database.reportBug(error);
+    const { code, message } =
+      error instanceof StoreError
+        ? error
+        : new StoreError('store_unavailable', 'The storage thread failed.', { cause: error });
     this.send({ id, ok: false, code, message });
   }
 }
@@ -214,7 +256,8 @@ function rowsOf({ kv, documents }: WriteBody): string[] {
 }
 
 function present<Row>(
-  keys: readonly string[], row: (key: string) => Row | undefined,
+  keys: readonly string[],
+  row: (key: string) => Row | undefined,
 ): Map<string, Row> {
   const found = new Map<string, Row>();
   for (const key of keys) {

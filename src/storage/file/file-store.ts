@@ -3,16 +3,27 @@
  * port, reads the journal's files itself, and knows from shared memory when there is nothing new.
  */
 import type { Clock } from '../../runtime/clock.js';
-import { StoreError } from '../store-error.js';
 import {
-  CATCH_UP_PAGE_MAX, COMMIT_ATTEMPTS_MAX, documentName, type CatchUp, type Changes,
-  type Committed, type DocumentKey, type KeyValue, type Locked, type Position, type Store,
-  type StoredDocument, type StoredRecord, type UnitOfWork,
+  CATCH_UP_PAGE_MAX,
+  type CatchUp,
+  type Changes,
+  COMMIT_ATTEMPTS_MAX,
+  type Committed,
+  type DocumentKey,
+  documentName,
+  type KeyValue,
+  type Locked,
+  type Position,
+  type Store,
+  type StoredDocument,
+  type StoredRecord,
+  type UnitOfWork,
 } from '../store.js';
-import { systemFileSystem, type FileSystem } from './file-system.js';
+import { StoreError } from '../store-error.js';
+import { type FileSystem, systemFileSystem } from './file-system.js';
 import { HeadsReader } from './heads.js';
 import { readLiveJournal } from './journal-reader.js';
-import { moved, writeBody, type FileStoreConnection, type GrantedUnit } from './protocol.js';
+import { type FileStoreConnection, type GrantedUnit, moved, writeBody } from './protocol.js';
 import { StorageCalls } from './storage-calls.js';
 import { storeTime } from './store-clock.js';
 
@@ -57,13 +68,17 @@ export class FileStore implements Store {
   ): Promise<Position> {
     const wanted = new Map(streams.map((stream) => [stream, 0]));
     let page: StoredRecord[] = [];
-    const position = await this.readJournal(wanted, (record) => void page.push(record), () => {
-      if (page.length >= REPLAY_PAGE_RECORDS) {
-        onRecords(page);
-        page = [];
-      }
-      return true;
-    });
+    const position = await this.readJournal(
+      wanted,
+      (record) => void page.push(record),
+      () => {
+        if (page.length >= REPLAY_PAGE_RECORDS) {
+          onRecords(page);
+          page = [];
+        }
+        return true;
+      },
+    );
     if (page.length > 0) onRecords(page);
     return position;
   }
@@ -82,7 +97,8 @@ export class FileStore implements Store {
       const kv = new Map(granted.kv);
       const documents = new Map(granted.documents.map((found) => [documentName(found), found]));
       const changes = this.decide(unit, granted, () =>
-        decide({ records, position, kv, documents, storeTimeMs, writeFormat }));
+        decide({ records, position, kv, documents, storeTimeMs, writeFormat }),
+      );
       if (changes === undefined) return { records: [], position, storeTimeMs };
       const committed = await this.write(granted, changes);
       if (committed !== undefined) return committed;
@@ -164,10 +180,14 @@ export class FileStore implements Store {
     const wanted = new Map(Object.entries(from.cursors).map(([stream, { id }]) => [stream, id]));
     const records: StoredRecord[] = [];
     let more = false;
-    const end = await this.readJournal(wanted, (record) => void records.push(record), () => {
-      more = records.length >= BACKLOG_RECORDS_MAX;
-      return !more;
-    });
+    const end = await this.readJournal(
+      wanted,
+      (record) => void records.push(record),
+      () => {
+        more = records.length >= BACKLOG_RECORDS_MAX;
+        return !more;
+      },
+    );
     if (end.epoch !== from.epoch) {
       throw new StoreError('history_changed', 'The position is of another epoch.');
     }
@@ -176,7 +196,8 @@ export class FileStore implements Store {
 
   /** Returns the position at the end of the files. `onStep` returning false stops before. */
   private async readJournal(
-    wanted: ReadonlyMap<string, number>, onRecord: (record: StoredRecord) => void,
+    wanted: ReadonlyMap<string, number>,
+    onRecord: (record: StoredRecord) => void,
     onStep: () => boolean,
   ): Promise<Position> {
     const files = await this.calls.call('readJournal', { streams: [...wanted.keys()] });
@@ -217,7 +238,9 @@ export class FileStore implements Store {
 
   /** What is to be written; undefined when nothing is. The locks are free if it throws or is. */
   private decide(
-    unit: UnitOfWork, granted: GrantedUnit, decide: () => Changes,
+    unit: UnitOfWork,
+    granted: GrantedUnit,
+    decide: () => Changes,
   ): Changes | undefined {
     let changes: Changes | undefined;
     try {
@@ -246,8 +269,11 @@ export class FileStore implements Store {
 
 function isSamePosition(one: Position, other: Position): boolean {
   const streams = Object.keys(one.cursors);
-  return one.epoch === other.epoch && streams.length === Object.keys(other.cursors).length
-    && streams.every((stream) => one.cursors[stream]?.id === other.cursors[stream]?.id);
+  return (
+    one.epoch === other.epoch &&
+    streams.length === Object.keys(other.cursors).length &&
+    streams.every((stream) => one.cursors[stream]?.id === other.cursors[stream]?.id)
+  );
 }
 
 function keyValue(calls: StorageCalls): KeyValue {
@@ -257,7 +283,7 @@ function keyValue(calls: StorageCalls): KeyValue {
       await calls.call('keyValue', { statement: { op: 'put', key, value, ttlMs } });
     },
     add: async (key, value, ttlMs) =>
-      true === await calls.call('keyValue', { statement: { op: 'add', key, value, ttlMs } }),
+      true === (await calls.call('keyValue', { statement: { op: 'add', key, value, ttlMs } })),
     take: async (key) => {
       const taken = await calls.call('keyValue', { statement: { op: 'take', key } });
       return taken === undefined ? undefined : String(taken);
@@ -266,9 +292,9 @@ function keyValue(calls: StorageCalls): KeyValue {
       await calls.call('keyValue', { statement: { op: 'delete', key } });
     },
     tryLock: async (key, owner, ttlMs) =>
-      true === await calls.call('keyValue', { statement: { op: 'tryLock', key, owner, ttlMs } }),
+      true === (await calls.call('keyValue', { statement: { op: 'tryLock', key, owner, ttlMs } })),
     unlock: async (key, owner) =>
-      true === await calls.call('keyValue', { statement: { op: 'unlock', key, owner } }),
+      true === (await calls.call('keyValue', { statement: { op: 'unlock', key, owner } })),
     raise: async (key, to, ttlMs) =>
       Number(await calls.call('keyValue', { statement: { op: 'raise', key, to, ttlMs } })),
   };

@@ -4,8 +4,20 @@
  * nothing else to do, and what it answers rests on their order.
  */
 import {
-  closeSync, fdatasyncSync, fdatasync, fstatSync, fsyncSync, ftruncateSync, linkSync, mkdirSync,
-  openSync, readdirSync, readSync, renameSync, unlinkSync, writeSync,
+  closeSync,
+  fdatasync,
+  fdatasyncSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  unlinkSync,
+  writeSync,
 } from 'node:fs';
 
 export interface FileSystem {
@@ -74,7 +86,10 @@ export const systemFileSystem: FileSystem = {
 
 /** Writes all of the bytes or throws; a device that takes nothing more is full. */
 export function writeAll(
-  fileSystem: FileSystem, descriptor: number, bytes: Uint8Array, position: number,
+  fileSystem: FileSystem,
+  descriptor: number,
+  bytes: Uint8Array,
+  position: number,
 ): void {
   let written = 0;
   while (written < bytes.byteLength) {

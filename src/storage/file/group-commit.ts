@@ -6,9 +6,9 @@
 import type { Clock, Timer } from '../../runtime/clock.js';
 import type { Log } from '../../runtime/log.js';
 import type { Random } from '../../runtime/random.js';
-import { StoreError } from '../store-error.js';
 import type { Append, StoredRecord } from '../store.js';
-import { SyncFailure, type CommitLog } from './commit-log.js';
+import { StoreError } from '../store-error.js';
+import { type CommitLog, SyncFailure } from './commit-log.js';
 import type { HeadsWriter } from './heads.js';
 import type { JournalTail } from './journal-tail.js';
 import { encodeLine, type JournalOperation, type TableOperation } from './line-format.js';
@@ -77,11 +77,10 @@ export class GroupCommit {
   ) {}
 
   add(write: PendingWrite): void {
-    if (this.broken !== undefined) return write.onFailed(this.broken);
-    if (this.waiting.length >= WAITING_WRITES_MAX) {
-      return write.onFailed(new StoreError('store_unavailable', 'Too many writes are waiting.', {
-        retryAfterSeconds: 1,
-      }));
+    const refusal = this.broken ?? (this.isFull() ? tooMany() : undefined);
+    if (refusal !== undefined) {
+      write.onFailed(refusal);
+      return;
     }
     this.waiting.push({ write, deadlineMs: this.clock.monotonicMs() + ROW_WAIT_MAX_MS });
     this.schedule();
@@ -105,6 +104,10 @@ export class GroupCommit {
     for (const { write } of waiting) write.onFailed(this.broken);
   }
 
+  private isFull(): boolean {
+    return this.waiting.length >= WAITING_WRITES_MAX;
+  }
+
   private flush(): void {
     const group = this.takeFree();
     const draft = new Tables(this.state.tables);
@@ -115,8 +118,9 @@ export class GroupCommit {
       const evaluated = write.evaluate(draft, timeMs);
       const { appends, operations } = evaluated;
       const written: WrittenLine = { firstId: nextId, batch: this.batch(), timeMs };
-      const journal = appends.map(({ stream, key, body }, i): JournalOperation =>
-        ['j', stream, nextId + i, key, body]);
+      const journal = appends.map(
+        ({ stream, key, body }, i): JournalOperation => ['j', stream, nextId + i, key, body],
+      );
       nextId += appends.length;
       if (journal.length > 0 || operations.length > 0) {
         lines += encodeLine([timeMs, written.batch, ...journal, ...operations]);
@@ -143,10 +147,15 @@ export class GroupCommit {
         this.syncFailed(error);
         return new StoreError('outcome_unknown', error.message, { cause: error });
       }
-      this.events.error({ error: String((error as Error).cause ?? error) }, (error as Error).message);
+      this.events.error(
+        { error: String((error as Error).cause ?? error) },
+        (error as Error).message,
+      );
       return error instanceof StoreError
         ? error
-        : new StoreError('store_unavailable', 'The commit log cannot be written.', { cause: error });
+        : new StoreError('store_unavailable', 'The commit log cannot be written.', {
+            cause: error,
+          });
     }
   }
 
@@ -186,13 +195,20 @@ export class GroupCommit {
       write.onFailed(new StoreError('store_unavailable', 'A row stayed locked for too long.'));
     }
     this.lookAgain?.cancel();
-    this.lookAgain = nextDeadlineMs === Infinity
-      ? undefined
-      : this.clock.schedule(() => this.schedule(), nextDeadlineMs - nowMs + 1);
+    this.lookAgain =
+      nextDeadlineMs === Infinity
+        ? undefined
+        : this.clock.schedule(() => this.schedule(), nextDeadlineMs - nowMs + 1);
     return free;
   }
 
   private batch(): string {
     return Buffer.from(this.random.bytes(BATCH_BYTES)).toString('hex');
   }
+}
+
+function tooMany(): StoreError {
+  return new StoreError('store_unavailable', 'Too many writes are waiting.', {
+    retryAfterSeconds: 1,
+  });
 }

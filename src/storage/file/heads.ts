@@ -20,7 +20,8 @@ export const NO_CURSOR: Cursor = { id: 0, batch: '' };
 
 export function makeSharedHeads(): SharedArrayBuffer {
   return new SharedArrayBuffer(
-    (FIRST_STREAM + SHARED_STREAMS_MAX * WORDS_PER_STREAM) * BigInt64Array.BYTES_PER_ELEMENT);
+    (FIRST_STREAM + SHARED_STREAMS_MAX * WORDS_PER_STREAM) * BigInt64Array.BYTES_PER_ELEMENT,
+  );
 }
 
 /** 16 hex digits as a signed word; '' is 0. */

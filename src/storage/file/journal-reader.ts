@@ -6,7 +6,12 @@
 import type { StoredRecord } from '../store.js';
 import type { FileSystem } from './file-system.js';
 import {
-  checkHeader, damaged, LINE_PREFIX_BYTES, lineJson, type CommitLine, type JournalOperation,
+  type CommitLine,
+  checkHeader,
+  damaged,
+  type JournalOperation,
+  LINE_PREFIX_BYTES,
+  lineJson,
 } from './line-format.js';
 import { LineScanner, requireIntact, type ScannedLine } from './line-scanner.js';
 import type { JournalFiles } from './protocol.js';
@@ -25,7 +30,9 @@ type NewestIds = Map<string, Map<string, number>>;
  * `wanted` undefined, every record of every stream. Throws `damaged`.
  */
 export function* readLiveJournal(
-  fileSystem: FileSystem, source: JournalSource, wanted: WantedStreams | undefined,
+  fileSystem: FileSystem,
+  source: JournalSource,
+  wanted: WantedStreams | undefined,
   onRecord: (record: StoredRecord) => void,
 ): Generator<void> {
   const newest: NewestIds = new Map();
@@ -54,14 +61,17 @@ export function* readLiveJournal(
 }
 
 function* readSnapshot(
-  fileSystem: FileSystem, snapshot: { readonly path: string }, wanted: WantedStreams | undefined,
+  fileSystem: FileSystem,
+  snapshot: { readonly path: string },
+  wanted: WantedStreams | undefined,
   onOperation: (batch: string, operation: JournalOperation) => void,
 ): Generator<void> {
   const { path } = snapshot;
-  const beginnings = wanted && [...wanted.keys()].map((stream) =>
-    Buffer.from(`[["j",${JSON.stringify(stream)},`));
+  const beginnings =
+    wanted && [...wanted.keys()].map((stream) => Buffer.from(`[["j",${JSON.stringify(stream)},`));
   const isWanted = ({ bytes, start, end }: ScannedLine): boolean =>
-    beginnings === undefined || beginnings.some((beginning) => {
+    beginnings === undefined ||
+    beginnings.some((beginning) => {
       const from = start + LINE_PREFIX_BYTES;
       return beginning.compare(bytes, from, Math.min(from + beginning.length, end)) === 0;
     });
@@ -74,7 +84,9 @@ function* readSnapshot(
 }
 
 function* readLog(
-  fileSystem: FileSystem, log: JournalSource['logs'][number], check: boolean,
+  fileSystem: FileSystem,
+  log: JournalSource['logs'][number],
+  check: boolean,
   onOperation: (batch: string, operation: JournalOperation) => void,
 ): Generator<void> {
   const { path, generation, endOffset } = log;
@@ -90,13 +102,20 @@ function* readLog(
 }
 
 function* scan(
-  fileSystem: FileSystem, path: string, endOffset: number, onLine: (line: ScannedLine) => void,
+  fileSystem: FileSystem,
+  path: string,
+  endOffset: number,
+  onLine: (line: ScannedLine) => void,
 ): Generator<void> {
   const descriptor = fileSystem.openToRead(path);
   try {
     const end = Math.min(endOffset, fileSystem.sizeBytes(descriptor));
     const scanner = new LineScanner(fileSystem, descriptor, path, end);
-    while (scanner.step(onLine)) yield;
+    const next = (line: ScannedLine): boolean => {
+      onLine(line);
+      return true;
+    };
+    while (scanner.step(next)) yield;
     const { line, offset } = scanner.rest;
     if (offset < end) throw damaged(path, line, offset, 'the line does not end');
   } finally {

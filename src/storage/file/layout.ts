@@ -63,13 +63,12 @@ export function findDataFiles(fileSystem: FileSystem, dataDir: string): DataFile
   return { snapshot, logs, leftOver };
 }
 
-function checkNoGap(
-  dataDir: string, snapshot: number | undefined, logs: readonly number[],
-): void {
+function checkNoGap(dataDir: string, snapshot: number | undefined, logs: readonly number[]): void {
   const first = snapshot ?? 1;
   const expected = logs.map((_, i) => first + i);
-  const missing = snapshot !== undefined && logs.length === 0
-    ? first
-    : expected.find((generation, i) => logs[i] !== generation);
+  const missing =
+    snapshot !== undefined && logs.length === 0
+      ? first
+      : expected.find((generation, i) => logs[i] !== generation);
   if (missing !== undefined) throw damaged(logPath(dataDir, missing), 1, 0, 'the file is missing');
 }

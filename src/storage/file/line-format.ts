@@ -9,15 +9,25 @@ import { crc32 } from 'node:zlib';
 import { StoreError } from '../store-error.js';
 
 export type JournalOperation = readonly [
-  'j', stream: string, id: number, key: string | null, body: string,
+  'j',
+  stream: string,
+  id: number,
+  key: string | null,
+  body: string,
   /** In a snapshot only, since a commit names the batch of all its records once. */
   batch?: string,
 ];
 export type TableOperation =
   | readonly ['k', key: string, value: string, expiresAtMs: number | null]
   | readonly ['kd', key: string]
-  | readonly ['d', kind: string, id: string, version: number, body: string,
-      expiresAtMs: number | null]
+  | readonly [
+      'd',
+      kind: string,
+      id: string,
+      version: number,
+      body: string,
+      expiresAtMs: number | null,
+    ]
   | readonly ['dd', kind: string, id: string]
   | readonly ['c', key: string, value: number, expiresAtMs: number | null]
   | readonly ['s', id: string, seenAtMs: number]
@@ -105,7 +115,10 @@ export function damaged(file: string, line: number, offset: number, what: string
 
 /** Throws `damaged` or `incompatible` unless the line is the header of such a file. */
 export function checkHeader(
-  value: unknown, kind: FileHeader['halos'], generation: number, file: string,
+  value: unknown,
+  kind: FileHeader['halos'],
+  generation: number,
+  file: string,
 ): void {
   const header = (value ?? {}) as Partial<FileHeader>;
   if (header.halos !== kind || header.generation !== generation) {

@@ -4,11 +4,20 @@
  * their code.
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { StoreCode } from '../store-error.js';
 import type {
-  Append, Changes, CounterChange, Cursor, DocumentChange, DocumentKey, KvChange, KvEntry, Position,
-  StoredDocument, StoredRecord,
+  Append,
+  Changes,
+  CounterChange,
+  Cursor,
+  DocumentChange,
+  DocumentKey,
+  KvChange,
+  KvEntry,
+  Position,
+  StoredDocument,
+  StoredRecord,
 } from '../store.js';
+import type { StoreCode } from '../store-error.js';
 import type { KvAnswer, KvStatement } from './evaluate.js';
 
 /** Files to read a journal from, kept on the disk until the pin is given back. */
@@ -88,7 +97,10 @@ export interface Calls {
     answer: StoredDocument[];
   };
   counters: { request: { readonly keys: readonly string[] }; answer: Map<string, number> };
-  see: { request: { readonly seenAtMs: readonly (readonly [string, number])[] }; answer: undefined };
+  see: {
+    request: { readonly seenAtMs: readonly (readonly [string, number])[] };
+    answer: undefined;
+  };
   sightings: { request: { readonly ids: readonly string[] }; answer: Map<string, number> };
   sweep: { request: { readonly limit: number }; answer: number };
   replaceEpoch: { request: { readonly seenEpoch: string }; answer: string };
@@ -124,7 +136,8 @@ export function lastOfEachKey(appends: readonly Append[]): readonly Append[] {
     if (append.key !== null) last.set(`${append.stream}\n${append.key}`, append);
   }
   return appends.filter(
-    (append) => append.key === null || last.get(`${append.stream}\n${append.key}`) === append);
+    (append) => append.key === null || last.get(`${append.stream}\n${append.key}`) === append,
+  );
 }
 
 /** The changes of a decision with nothing left out. */

@@ -2,7 +2,12 @@
 import type { FileSystem } from './file-system.js';
 import { snapshotPath } from './layout.js';
 import {
-  checkHeader, damaged, LINE_PREFIX_BYTES, lineJson, type SnapshotLine, type SnapshotTrailer,
+  checkHeader,
+  damaged,
+  LINE_PREFIX_BYTES,
+  lineJson,
+  type SnapshotLine,
+  type SnapshotTrailer,
   type TableOperation,
 } from './line-format.js';
 import { LineScanner, requireIntact, type ScannedLine } from './line-scanner.js';
@@ -13,33 +18,36 @@ const JOURNAL_LINE = Buffer.from('[["j",');
 
 /** Hands over the tables; throws `damaged` unless the snapshot is whole. */
 export function loadSnapshot(
-  fileSystem: FileSystem, dataDir: string, generation: number,
+  fileSystem: FileSystem,
+  dataDir: string,
+  generation: number,
   onOperation: (operation: TableOperation) => void,
-): SnapshotTrailer {
+): { readonly trailer: SnapshotTrailer; readonly bytes: number } {
   const path = snapshotPath(dataDir, generation);
   const descriptor = fileSystem.openToRead(path);
   try {
     const fileBytes = fileSystem.sizeBytes(descriptor);
     const scanner = new LineScanner(fileSystem, descriptor, path, fileBytes);
     let trailer: SnapshotTrailer | undefined;
-    const onLine = (line: ScannedLine): void => {
+    const onLine = (line: ScannedLine): boolean => {
       requireIntact(line, path);
       const { bytes, start, end, number } = line;
       if (trailer !== undefined) {
         throw damaged(path, number, line.offset, 'a line follows the trailer');
       }
-      if (isJournalLine(line)) return;
+      if (isJournalLine(line)) return true;
       const value = lineJson(bytes, start, end);
       if (number === 1) checkHeader(value, 'snapshot', generation, path);
       else if (isTrailerLine(line)) trailer = value as SnapshotTrailer;
       else for (const operation of value as SnapshotLine) onOperation(operation as TableOperation);
+      return true;
     };
     while (scanner.step(onLine));
     const { line, offset } = scanner.rest;
     if (trailer === undefined || offset < fileBytes) {
       throw damaged(path, line, offset, 'the end of the snapshot is missing');
     }
-    return trailer;
+    return { trailer, bytes: fileBytes };
   } finally {
     fileSystem.close(descriptor);
   }

@@ -11,8 +11,13 @@ import type { Answer, Calls, CallType, Request } from './protocol.js';
 const CLOSE_WAIT_MAX_MS = 5_000;
 
 /** Calls that may have been done although their answer was lost. */
-const WRITING: ReadonlySet<CallType> = new Set<CallType>(
-  ['write', 'keyValue', 'see', 'replaceEpoch', 'probe']);
+const WRITING: ReadonlySet<CallType> = new Set<CallType>([
+  'write',
+  'keyValue',
+  'see',
+  'replaceEpoch',
+  'probe',
+]);
 
 interface PendingCall {
   readonly type: CallType;
@@ -48,7 +53,8 @@ export class StorageCalls {
   }
 
   async call<Type extends CallType>(
-    type: Type, request: Calls[Type]['request'],
+    type: Type,
+    request: Calls[Type]['request'],
   ): Promise<Calls[Type]['answer']> {
     this.requireOpen();
     this.newestId += 1;
@@ -110,9 +116,11 @@ export class StorageCalls {
     if (this.ended) return;
     this.ended = true;
     for (const { type, reject } of this.pending.values()) {
-      reject(WRITING.has(type)
-        ? new StoreError('outcome_unknown', 'The storage thread ended before it answered.')
-        : closedError());
+      reject(
+        WRITING.has(type)
+          ? new StoreError('outcome_unknown', 'The storage thread ended before it answered.')
+          : closedError(),
+      );
     }
     this.pending.clear();
     this.onIdle();

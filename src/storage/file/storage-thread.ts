@@ -9,10 +9,10 @@
  *     await thread.probe();                             // for /readyz; bound it with a timeout
  *     await thread.close();                             // after every FileStore was closed
  */
-import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { systemClock } from '../../runtime/clock.js';
-import { silentLog, type Log, type LogFields } from '../../runtime/log.js';
-import { StoreError, type StoreCode } from '../store-error.js';
+import { type Log, type LogFields, silentLog } from '../../runtime/log.js';
+import { type StoreCode, StoreError } from '../store-error.js';
 import type { FileStoreConnection } from './protocol.js';
 import { StorageCalls } from './storage-calls.js';
 
@@ -31,8 +31,12 @@ export type ToWorker =
 export type FromWorker =
   | { readonly type: 'opened'; readonly heads: SharedArrayBuffer }
   | { readonly type: 'failed'; readonly code: StoreCode; readonly message: string }
-  | { readonly type: 'log'; readonly level: keyof Log; readonly fields: LogFields;
-      readonly message: string };
+  | {
+      readonly type: 'log';
+      readonly level: keyof Log;
+      readonly fields: LogFields;
+      readonly message: string;
+    };
 
 export interface StorageThread {
   /** A connection for one more `FileStore`; its port is transferred to the thread that has it. */
@@ -83,12 +87,16 @@ function opened(worker: Worker, exited: Promise<void>, log: Log): Promise<Shared
       }
     });
     void exited.then(() =>
-      reject(new StoreError('store_unavailable', 'The storage thread ended while it started.')));
+      reject(new StoreError('store_unavailable', 'The storage thread ended while it started.')),
+    );
   });
 }
 
 function handle(
-  worker: Worker, exited: Promise<void>, heads: SharedArrayBuffer, cause: () => unknown,
+  worker: Worker,
+  exited: Promise<void>,
+  heads: SharedArrayBuffer,
+  cause: () => unknown,
 ): StorageThread {
   let closing: Promise<void> | undefined;
   const send = (message: ToWorker, ...ports: MessagePort[]): void =>

@@ -1,10 +1,10 @@
 /** The storage thread's entry: opens the directory, then serves one session for each port. */
-import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../../runtime/clock.js';
 import type { Log, LogFields } from '../../runtime/log.js';
 import { systemRandom } from '../../runtime/random.js';
 import { StoreError } from '../store-error.js';
-import { lockDirectory } from './directory-lock.js';
+import { type DirectoryLock, lockDirectory } from './directory-lock.js';
 import { FileDatabase } from './file-database.js';
 import { FileSession } from './file-session.js';
 import { systemFileSystem } from './file-system.js';
@@ -35,22 +35,30 @@ function serve(database: FileDatabase, port: MessagePort): void {
   port.on('close', () => session.end());
 }
 
+async function end(database: FileDatabase, lock: DirectoryLock): Promise<void> {
+  await database.close();
+  lock.release();
+  process.exit(0);
+}
+
 async function start(): Promise<void> {
   const environment = { dataDir, fileSystem: systemFileSystem, random: systemRandom };
   const lock = await lockDirectory(environment);
   const database = FileDatabase.open({ ...environment, clock: systemClock, log });
   parentPort?.on('message', (message: ToWorker) => {
-    if (message.type === 'connect') return serve(database, message.port);
-    database.close();
-    lock.release();
-    process.exit(0);
+    if (message.type === 'connect') serve(database, message.port);
+    else void end(database, lock);
   });
   tell({ type: 'opened', heads: database.sharedHeads });
 }
 
 start().catch((error: unknown) => {
-  const { code, message } = error instanceof StoreError
-    ? error
-    : { code: 'store_unavailable' as const, message: `The store cannot be opened: ${String(error)}` };
+  const { code, message } =
+    error instanceof StoreError
+      ? error
+      : {
+          code: 'store_unavailable' as const,
+          message: `The store cannot be opened: ${String(error)}`,
+        };
   tell({ type: 'failed', code, message });
 });

@@ -2,9 +2,7 @@
  * Values, documents, counters and sightings in memory. A `Tables` over a parent is a draft: it sees
  * the parent's rows under its own and leaves them alone. Rows are never changed in place.
  */
-import {
-  documentName, type DocumentKey, type KvEntry, type StoredDocument,
-} from '../store.js';
+import { type DocumentKey, documentName, type KvEntry, type StoredDocument } from '../store.js';
 import type { TableOperation } from './line-format.js';
 import { SortedIds } from './sorted-ids.js';
 
@@ -92,27 +90,30 @@ export class Tables {
 
   apply(operation: TableOperation): void {
     switch (operation[0]) {
-      case 'k': {
-        const [, key, value, expiresAtMs] = operation;
-        return this.kv.set(key, { value, expiresAtMs });
-      }
+      case 'k':
+        this.kv.set(operation[1], { value: operation[2], expiresAtMs: operation[3] });
+        break;
       case 'kd':
-        return this.kv.delete(operation[1]);
+        this.kv.delete(operation[1]);
+        break;
       case 'd': {
         const [, kind, id, version, body, expiresAtMs] = operation;
-        return this.putDocument({ kind, id, version, body, expiresAtMs });
+        this.putDocument({ kind, id, version, body, expiresAtMs });
+        break;
       }
       case 'dd':
-        return this.deleteDocument({ kind: operation[1], id: operation[2] });
-      case 'c': {
-        const [, key, value, expiresAtMs] = operation;
-        return this.counters.set(key, { value, expiresAtMs });
-      }
+        this.deleteDocument({ kind: operation[1], id: operation[2] });
+        break;
+      case 'c':
+        this.counters.set(operation[1], { value: operation[2], expiresAtMs: operation[3] });
+        break;
       case 's':
-        return this.seenAtMs.set(operation[1], operation[2]);
+        this.seenAtMs.set(operation[1], operation[2]);
+        break;
       case 'store':
         this.epochInForce = operation[1];
         this.format = operation[2];
+        break;
     }
   }
 
@@ -151,7 +152,9 @@ export class Tables {
   }
 
   private expired(
-    table: number, rows: Rows<KvEntry> | Rows<StoredDocument> | Rows<Counter>, limit: number,
+    table: number,
+    rows: Rows<KvEntry> | Rows<StoredDocument> | Rows<Counter>,
+    limit: number,
     nowMs: number,
   ): string[] {
     const expired: string[] = [];
@@ -159,7 +162,9 @@ export class Tables {
     for (let looks = 0; looks < looksMax && expired.length < limit; looks += 1) {
       let next = this.sweeps[table]?.next();
       if (next === undefined || next.done === true) {
-        next = (this.sweeps[table] = keysOf(rows.own)).next();
+        const fromTheFirst = keysOf(rows.own);
+        this.sweeps[table] = fromTheFirst;
+        next = fromTheFirst.next();
       }
       if (next.done === true) break;
       const row = rows.get(next.value);

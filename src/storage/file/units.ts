@@ -4,10 +4,16 @@
  * up or the client has gone.
  */
 import type { Clock, Timer } from '../../runtime/clock.js';
-import { StoreError } from '../store-error.js';
 import { documentName } from '../store.js';
+import { StoreError } from '../store-error.js';
 import type { GroupCommit } from './group-commit.js';
-import { documentLock, streamLock, valueLock, type LockRequest, type LockTable } from './lock-table.js';
+import {
+  documentLock,
+  type LockRequest,
+  type LockTable,
+  streamLock,
+  valueLock,
+} from './lock-table.js';
 import type { LockRequestBody } from './protocol.js';
 
 /** How long a unit waits for its locks, as `lock_timeout` on Postgres. */
@@ -33,13 +39,15 @@ export class Units {
     private readonly locks: LockTable,
     private readonly clock: Clock,
     /** Looks at its waiting writes when locks become free. */
-    private readonly commit: () => Pick<GroupCommit, 'schedule'>,
+    private readonly commit: Pick<GroupCommit, 'schedule'>,
   ) {}
 
   /** Calls one of the two, now or later. `onGranted` throwing frees the locks and fails the unit. */
   begin(
-    owner: object, body: LockRequestBody,
-    onGranted: (unit: Unit) => void, onFailed: (error: unknown) => void,
+    owner: object,
+    body: LockRequestBody,
+    onGranted: (unit: Unit) => void,
+    onFailed: (error: unknown) => void,
   ): void {
     this.newestId += 1;
     const unit: Unit = {
@@ -50,9 +58,11 @@ export class Units {
       state: 'waiting',
       timer: this.clock.schedule(() => {
         this.end(unit);
-        onFailed(new StoreError('store_unavailable', 'The lock was not free in time.', {
-          retryAfterSeconds: 1,
-        }));
+        onFailed(
+          new StoreError('store_unavailable', 'The lock was not free in time.', {
+            retryAfterSeconds: 1,
+          }),
+        );
       }, LOCK_WAIT_MAX_MS),
     };
     this.units.set(unit.id, unit);
@@ -79,7 +89,7 @@ export class Units {
     unit.state = 'gone';
     this.units.delete(unit.id);
     this.locks.release(unit.lock);
-    this.commit().schedule();
+    this.commit.schedule();
   }
 
   /** The client has gone: what is being written still is, everything else ends. */
@@ -90,7 +100,9 @@ export class Units {
   }
 
   private granted(
-    unit: Unit, onGranted: (unit: Unit) => void, onFailed: (error: unknown) => void,
+    unit: Unit,
+    onGranted: (unit: Unit) => void,
+    onFailed: (error: unknown) => void,
   ): void {
     unit.timer.cancel();
     unit.state = 'held';
@@ -105,9 +117,11 @@ export class Units {
 }
 
 function lockNames(body: LockRequestBody): string[] {
-  return [...new Set([
-    ...body.streams.map(streamLock),
-    ...body.kv.map(valueLock),
-    ...body.documents.map((key) => documentLock(documentName(key))),
-  ])];
+  return [
+    ...new Set([
+      ...body.streams.map(streamLock),
+      ...body.kv.map(valueLock),
+      ...body.documents.map((key) => documentLock(documentName(key))),
+    ]),
+  ];
 }

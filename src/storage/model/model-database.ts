@@ -6,12 +6,23 @@
 import type { Clock } from '../../runtime/clock.js';
 import type { Random } from '../../runtime/random.js';
 import { FORMAT_NEWEST, type Format } from '../envelope.js';
-import { StoreError } from '../store-error.js';
 import {
-  CATCH_UP_PAGE_MAX, COMMIT_ATTEMPTS_MAX, documentName, type Append, type CatchUp, type Changes,
-  type Committed, type Cursor, type KvEntry, type Locked, type Position, type StoredDocument,
-  type StoredRecord, type UnitOfWork,
+  type Append,
+  CATCH_UP_PAGE_MAX,
+  type CatchUp,
+  type Changes,
+  COMMIT_ATTEMPTS_MAX,
+  type Committed,
+  type Cursor,
+  documentName,
+  type KvEntry,
+  type Locked,
+  type Position,
+  type StoredDocument,
+  type StoredRecord,
+  type UnitOfWork,
 } from '../store.js';
+import { StoreError } from '../store-error.js';
 import { ModelTables } from './model-tables.js';
 
 interface Stream {
@@ -58,7 +69,13 @@ export class ModelDatabase {
 
   remember(): ModelBackup {
     const { epoch, writeFormat, newestId } = this;
-    return { epoch, writeFormat, newestId, streams: copyOf(this.streams), tables: this.tables.copy() };
+    return {
+      epoch,
+      writeFormat,
+      newestId,
+      streams: copyOf(this.streams),
+      tables: this.tables.copy(),
+    };
   }
 
   /** The data goes back to what it was, as a restored backup does: ids may be given out again. */
@@ -160,9 +177,8 @@ export class ModelDatabase {
       this.streams.set(name, stream);
       stream.marks.set(record.id, batch);
       for (const list of [stream.records, written]) {
-        const replaced = key === null
-          ? -1
-          : list.findIndex((old) => old.stream === name && old.key === key);
+        const replaced =
+          key === null ? -1 : list.findIndex((old) => old.stream === name && old.key === key);
         if (replaced >= 0) list.splice(replaced, 1);
         list.push(record);
       }
@@ -192,6 +208,10 @@ export class ModelDatabase {
 }
 
 function copyOf(streams: ReadonlyMap<string, Stream>): Map<string, Stream> {
-  return new Map([...streams].map(([name, stream]) =>
-    [name, { records: [...stream.records], marks: new Map(stream.marks) }]));
+  return new Map(
+    [...streams].map(([name, stream]) => [
+      name,
+      { records: [...stream.records], marks: new Map(stream.marks) },
+    ]),
+  );
 }

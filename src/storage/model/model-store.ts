@@ -2,15 +2,33 @@
  * One replica's or thread's handle on a `ModelDatabase`, with hooks through which a simulation
  * delays, refuses or loses operations. Without hooks a catch-up is synchronous.
  */
-import { StoreError } from '../store-error.js';
+
 import type {
-  CatchUp, Changes, Committed, DocumentKey, KeyValue, KvEntry, Locked, Position, Store,
-  StoredDocument, StoredRecord, UnitOfWork,
+  CatchUp,
+  Changes,
+  Committed,
+  DocumentKey,
+  KeyValue,
+  KvEntry,
+  Locked,
+  Position,
+  Store,
+  StoredDocument,
+  StoredRecord,
+  UnitOfWork,
 } from '../store.js';
+import { StoreError } from '../store-error.js';
 import type { ModelDatabase } from './model-database.js';
 
 export type ModelOperation =
-  | 'replay' | 'catchUp' | 'commit' | 'kv' | 'documents' | 'counters' | 'sightings' | 'sweep'
+  | 'replay'
+  | 'catchUp'
+  | 'commit'
+  | 'kv'
+  | 'documents'
+  | 'counters'
+  | 'sightings'
+  | 'sweep'
   | 'replaceEpoch';
 
 /**
@@ -61,7 +79,8 @@ export class ModelStore implements Store {
 
   async listDocuments(kind: string, afterId: string, limit: number): Promise<StoredDocument[]> {
     return this.run('documents', () =>
-      this.database.tables.list(kind, afterId, limit, this.database.nowMs()));
+      this.database.tables.list(kind, afterId, limit, this.database.nowMs()),
+    );
   }
 
   async counters(keys: readonly string[]): Promise<Map<string, number>> {
@@ -118,39 +137,48 @@ export class ModelStore implements Store {
       void database.tables.changeValue({ op: 'delete', key }, database.nowMs());
     const put = (op: 'put' | 'add', key: string, text: string, ttlMs: number | null): boolean =>
       database.tables.changeValue(
-        { op, key, value: text, expiresAtMs: expiry(ttlMs) }, database.nowMs());
+        { op, key, value: text, expiresAtMs: expiry(ttlMs) },
+        database.nowMs(),
+      );
     const run = async <T>(step: () => T): Promise<T> => this.run('kv', step);
     return {
-      get: (keys) => run(() => {
-        const found = new Map<string, KvEntry>();
-        for (const key of keys) {
-          const entry = database.tables.value(key, database.nowMs());
-          if (entry !== undefined) found.set(key, entry);
-        }
-        return found;
-      }),
+      get: (keys) =>
+        run(() => {
+          const found = new Map<string, KvEntry>();
+          for (const key of keys) {
+            const entry = database.tables.value(key, database.nowMs());
+            if (entry !== undefined) found.set(key, entry);
+          }
+          return found;
+        }),
       put: (key, text, ttlMs) => run(() => void put('put', key, text, ttlMs)),
       add: (key, text, ttlMs) => run(() => put('add', key, text, ttlMs)),
-      take: (key) => run(() => {
-        const taken = value(key);
-        remove(key);
-        return taken;
-      }),
+      take: (key) =>
+        run(() => {
+          const taken = value(key);
+          remove(key);
+          return taken;
+        }),
       delete: (key) => run(() => remove(key)),
-      tryLock: (key, owner, ttlMs) => run(() => {
-        const holder = value(key);
-        return (holder === undefined || holder === owner) && put('put', key, owner, ttlMs);
-      }),
-      unlock: (key, owner) => run(() => {
-        const own = value(key) === owner;
-        if (own) remove(key);
-        return own;
-      }),
-      raise: (key, to, ttlMs) => run(() => {
-        database.tables.changeValue(
-          { op: 'raise', key, to, expiresAtMs: expiry(ttlMs) }, database.nowMs());
-        return Number(value(key));
-      }),
+      tryLock: (key, owner, ttlMs) =>
+        run(() => {
+          const holder = value(key);
+          return (holder === undefined || holder === owner) && put('put', key, owner, ttlMs);
+        }),
+      unlock: (key, owner) =>
+        run(() => {
+          const own = value(key) === owner;
+          if (own) remove(key);
+          return own;
+        }),
+      raise: (key, to, ttlMs) =>
+        run(() => {
+          database.tables.changeValue(
+            { op: 'raise', key, to, expiresAtMs: expiry(ttlMs) },
+            database.nowMs(),
+          );
+          return Number(value(key));
+        }),
     };
   }
 

@@ -3,8 +3,13 @@
  * works on a copy and keeps it only when the whole unit succeeded.
  */
 import {
-  documentName, type CounterChange, type DocumentChange, type DocumentKey, type KvChange,
-  type KvEntry, type StoredDocument,
+  type CounterChange,
+  type DocumentChange,
+  type DocumentKey,
+  documentName,
+  type KvChange,
+  type KvEntry,
+  type StoredDocument,
 } from '../store.js';
 
 export interface Counter {
@@ -21,7 +26,9 @@ export function isLive(row: Expiring, nowMs: number): boolean {
 }
 
 function live<Row extends Expiring>(
-  rows: ReadonlyMap<string, Row>, key: string, nowMs: number,
+  rows: ReadonlyMap<string, Row>,
+  key: string,
+  nowMs: number,
 ): Row | undefined {
   const row = rows.get(key);
   return row !== undefined && isLive(row, nowMs) ? row : undefined;
@@ -42,7 +49,11 @@ export class ModelTables {
   /** Rows are never changed in place, so a copy of the maps is a copy of the tables. */
   copy(): ModelTables {
     return new ModelTables(
-      new Map(this.kv), new Map(this.documents), new Map(this.counters), new Map(this.sightings));
+      new Map(this.kv),
+      new Map(this.documents),
+      new Map(this.counters),
+      new Map(this.sightings),
+    );
   }
 
   value(key: string, nowMs: number): KvEntry | undefined {
@@ -85,10 +96,15 @@ export class ModelTables {
         return true;
       case 'raise': {
         const { to, expiresAtMs } = change;
-        this.kv.set(key, before === undefined
-          ? { value: String(to), expiresAtMs }
-          : { value: String(Math.max(Number(before.value), to)),
-              expiresAtMs: later(before.expiresAtMs, expiresAtMs) });
+        this.kv.set(
+          key,
+          before === undefined
+            ? { value: String(to), expiresAtMs }
+            : {
+                value: String(Math.max(Number(before.value), to)),
+                expiresAtMs: later(before.expiresAtMs, expiresAtMs),
+              },
+        );
         return true;
       }
     }
@@ -108,9 +124,12 @@ export class ModelTables {
 
   count(change: CounterChange, nowMs: number): void {
     const before = this.counter(change.key, nowMs);
-    this.counters.set(change.key, before === undefined
-      ? { value: change.delta, expiresAtMs: change.expiresAtMs }
-      : { ...before, value: before.value + change.delta });
+    this.counters.set(
+      change.key,
+      before === undefined
+        ? { value: change.delta, expiresAtMs: change.expiresAtMs }
+        : { ...before, value: before.value + change.delta },
+    );
   }
 
   see(id: string, seenAtMs: number): void {
