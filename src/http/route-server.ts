@@ -136,7 +136,8 @@ export class RouteServer {
   ): Promise<void> {
     const { route, key } = admitted;
     const received = bytes === undefined ? undefined : parsedBody(exchange, route, bytes);
-    const body = route.body && validated('body', received ?? {}, route.body.struct);
+    const body =
+      route.body && validated('body', received === undefined ? {} : received, route.body.struct);
     const call: Call<unknown, unknown, unknown> = {
       path: admitted.path,
       query: admitted.query,

@@ -76,6 +76,8 @@ function matchSegments(
     const parameter = parameterOf(segment);
     if (parameter === undefined) {
       if (segment !== part) return undefined;
+    } else if (part === '') {
+      return undefined;
     } else {
       parameters[parameter] = part;
     }
