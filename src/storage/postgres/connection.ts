@@ -36,6 +36,9 @@ const PARAMETERS = new Set([
 ]);
 const TLS_MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
 
+/** A user and no host, as for a socket's folder in `host=`: not a URL by the WHATWG's rules. */
+const NO_HOST = /^(postgres(?:ql)?:\/\/[^/@?]*@)(?=[/?]|$)/;
+
 /** What a URL says, parameter for parameter. */
 interface Target {
   readonly host: string;
@@ -77,7 +80,7 @@ export function clientConfig(access: DatabaseAccess): pg.ClientConfig {
 function parseTarget(text: string): Target {
   let url: URL;
   try {
-    url = new URL(text.trim());
+    url = new URL(text.trim().replace(NO_HOST, '$1localhost'));
   } catch {
     throw invalid('is not a URL');
   }
@@ -91,6 +94,7 @@ function parseTarget(text: string): Target {
     parameters.set(name, value);
   }
   const host = parameters.get('host') ?? decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
+  if (host.includes(',')) throw invalid('names several hosts');
   const user = decode(url.username);
   if (user === '') throw invalid('names no user');
   return {
