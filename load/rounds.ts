@@ -21,7 +21,10 @@ export interface RoundPlan {
   readonly progress: (line: string) => void;
 }
 
-/** Long enough for the JIT compilers of a server and a generator to settle. */
+/**
+ * Long enough for the JIT compilers of a server and a generator to settle; a run with shorter
+ * rounds is a trial, whose figures say little anyway.
+ */
 export const WARM_UP_MS = 1_500;
 
 interface Round {
@@ -70,7 +73,10 @@ export async function measureInTurn(
 ): Promise<Measured[]> {
   for (const target of targets) {
     plan.progress(`warming up ${target.name}`);
-    await generator.run({ ...jobFor(target, plan), durationMs: WARM_UP_MS });
+    await generator.run({
+      ...jobFor(target, plan),
+      durationMs: Math.min(WARM_UP_MS, plan.roundMs),
+    });
   }
   const rounds = new Map<string, Round[]>(targets.map(({ name }) => [name, []]));
   for (let round = 0; round < plan.rounds; round += 1) {

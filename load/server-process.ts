@@ -40,6 +40,8 @@ export class ServerProcess {
     readonly ready: Ready,
     /** From the start of the process to its ready file. */
     readonly startMs: number,
+    /** What it used meanwhile: the same on a busy machine as on an idle one. */
+    readonly startCpuMs: number,
   ) {}
 
   /** Throws with the end of its output when it ends or stays silent instead. */
@@ -61,7 +63,9 @@ export class ServerProcess {
     });
     for (;;) {
       const ready = readReady(readyFile);
-      if (ready !== undefined) return new ServerProcess(spec, child, ready, elapsedMs());
+      if (ready !== undefined) {
+        return new ServerProcess(spec, child, ready, elapsedMs(), usageOf(ready.pid).cpuMs);
+      }
       if (ended || elapsedMs() > spec.readyWithinMs) {
         child.kill('SIGKILL');
         const what = ended ? 'ended' : `was not ready within ${spec.readyWithinMs} ms`;

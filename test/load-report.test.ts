@@ -1,6 +1,6 @@
 import t from 'tap';
+import { deviceAuthVerdicts } from '../load/device-auth-targets.js';
 import type { LoadOptions } from '../load/options.js';
-import { deviceAuthVerdicts } from '../load/profiles/device-auth.js';
 import { isOk, type LoadReport, machineFacts, reportText, verdict } from '../load/report.js';
 import { cpuRatio, type Measured } from '../load/rounds.js';
 
@@ -91,6 +91,15 @@ t.test('the ratio to the limit depends on backend and connections', async (t) =>
     t.notOk(misses(limit - 0.01, changes), `${limit} is met`);
     t.ok(misses(limit + 0.01, changes), `${limit} is missed`);
   }
+});
+
+t.test('the targets are for one saturated server with 64 or 256 connections', async (t) => {
+  const bad = { p99Ms: 20, roundsCpuUs: [100, 100, 100], serverCpuUs: 100 };
+  t.equal(verdictsFor(bad).length, 3);
+  t.same(verdictsFor(bad, { connections: 63 }), []);
+  t.same(verdictsFor(bad, { connections: 256 }), [], 'none for files');
+  t.same(verdictsFor(bad, { rate: 1000 }), []);
+  t.same(verdictsFor(bad, { backend: 'postgres', replicas: 2 }), []);
 });
 
 t.test('a missed target fails a run only when it is enforced', async (t) => {

@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { LoadDatabases } from '../databases.js';
+import { deviceAuthRatios, deviceAuthVerdicts } from '../device-auth-targets.js';
 import {
   answerHeaders,
   checkedAnswers,
@@ -20,17 +21,10 @@ import type { ExpectedAnswer } from '../generator.js';
 import { type HaloServers, startHalo } from '../halo-servers.js';
 import { makeHaloStorage, seedDevices } from '../halo-store.js';
 import type { LoadOptions } from '../options.js';
-import {
-  HALOS,
-  isOk,
-  type LoadReport,
-  machineFacts,
-  mandatoryVerdicts,
-  type Verdict,
-  verdict,
-} from '../report.js';
-import { cpuRatio, type Measured, measureInTurn, type Target } from '../rounds.js';
+import { HALOS, isOk, type LoadReport, machineFacts } from '../report.js';
+import { measureInTurn, type Target } from '../rounds.js';
 import type { RunContext } from '../run-context.js';
+import { meanBatch, type ReadBatches, readBatches } from '../server-metrics.js';
 import { ServerProcess } from '../server-process.js';
 
 /** A baseline starts in a tenth of a second; the bound is for a busy machine. */
@@ -65,6 +59,7 @@ export async function runDeviceAuth(
   const devices = await enrolOnHalo(halo, known, seeded ? 0 : options.devices);
   const targets = await startTargets(halo, devices, databases, context);
 
+  const batchesBefore = await batchesOf(halo);
   const measured = await measureInTurn(targets, context.generator, {
     path: DEVICE_AUTH_PATH,
     connections: options.connections,
@@ -74,6 +69,7 @@ export async function runDeviceAuth(
     databaseCpuMs: () => databases.cpuMs(),
     progress: context.progress,
   });
+  const batchesAfter = await batchesOf(halo);
   context.progress('checking each credential again');
   await checkHalo(halo, devices);
   const verdicts = deviceAuthVerdicts(measured, options);
@@ -83,10 +79,17 @@ export async function runDeviceAuth(
     options,
     machine: machineFacts(await databases.version()),
     measured,
-    facts: {},
+    facts: {
+      ...deviceAuthRatios(measured),
+      requestsPerBatch: meanBatch(batchesBefore, batchesAfter),
+    },
     verdicts,
     ok: isOk(verdicts, options.enforce),
   };
+}
+
+function batchesOf({ servers }: HaloServers): Promise<ReadBatches[]> {
+  return Promise.all(servers.map(({ ready }) => readBatches(ready.metricsUrl ?? '')));
 }
 
 interface EnrolledDevices {
@@ -171,28 +174,6 @@ async function startBaseline(
   });
   context.onEnd(() => server.stop());
   return server;
-}
-
-/** The mandatory ones, and the targets of docs/performance.md that fit these options. */
-export function deviceAuthVerdicts(measured: readonly Measured[], options: LoadOptions): Verdict[] {
-  const byName = (name: string): Measured => {
-    const found = measured.find((one) => one.name === name);
-    if (found === undefined) throw new Error(`Nothing was measured of ${name}.`);
-    return found;
-  };
-  const halos = byName(HALOS);
-  const bareRatio = cpuRatio(halos, byName('bare-uws'));
-  const fastifyRatio = cpuRatio(byName('fastify-pg'), halos);
-  const bareLimit = options.backend === 'file' ? 2.1 : options.connections >= 256 ? 2.0 : 2.5;
-  const mandatory = mandatoryVerdicts(measured);
-  // The targets hold at saturation; at a rate below it, batches are small and dear.
-  if (options.rate !== undefined) return mandatory;
-  return [
-    ...mandatory,
-    verdict('CPU of bare uWebSockets.js', bareRatio, ['at most', bareLimit, ' times']),
-    verdict('cheaper than Fastify and pg', fastifyRatio, ['at least', 5, ' times']),
-    verdict('halos p99', halos.p99Ms, ['below', 10, ' ms']),
-  ];
 }
 
 function firstOf<Item>(items: readonly Item[]): Item {

@@ -21,6 +21,7 @@ interface Scaled {
   readonly target: Target;
   readonly seedMs: number;
   readonly startMs: number;
+  readonly startCpuMs: number;
 }
 
 export async function runDeviceScale(
@@ -90,6 +91,7 @@ async function startScaled(
     target: { name: `halos-${devices}`, servers, answers },
     seedMs,
     startMs: server.startMs,
+    startCpuMs: server.startCpuMs,
   };
 }
 
@@ -111,6 +113,7 @@ function scaleFacts(
     manyStartMs: many.startMs,
     manySeedMs: many.seedMs,
     replayedPerSecond: (more * 1000) / (many.startMs - few.startMs),
+    replayCpuUsPerRecord: ((many.startCpuMs - few.startCpuMs) * 1000) / more,
     startedPerSecond: (many.devices * 1000) / many.startMs,
     bytesPerDevice: (manyMeasured.rssBytes - fewMeasured.rssBytes) / more,
     bytesPerDeviceAtPeak: (manyMeasured.rssPeakBytes - fewMeasured.rssPeakBytes) / more,
@@ -123,6 +126,7 @@ type ScaleFact =
   | 'manyStartMs'
   | 'manySeedMs'
   | 'replayedPerSecond'
+  | 'replayCpuUsPerRecord'
   | 'startedPerSecond'
   | 'bytesPerDevice'
   | 'bytesPerDeviceAtPeak';
