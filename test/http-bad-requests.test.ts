@@ -3,12 +3,12 @@ import t, { type Test } from 'tap';
 import { PROBLEMS, type ProblemCode } from '../src/http/problems.js';
 import { problemsOf, type Route } from '../src/http/route.js';
 import { ROUTES } from '../src/http/routes.js';
+import { GOOD_BODIES } from './fixtures/http-bodies.js';
 import { call, type Received, rawRequest, type Sent } from './fixtures/http-client.js';
 import {
   ADMIN_TOKEN,
   CREDENTIAL,
   DEVICE_ID,
-  ENROLLMENT_TOKEN,
   type Front,
   freshSecret,
   secretsIn,
@@ -19,15 +19,6 @@ const pathOf = (route: Route): string => route.path.replace('{id}', DEVICE_ID);
 const needsToken = (route: Route): boolean =>
   route.access !== 'none' && route.access !== 'enrollment-token';
 const withBody = ROUTES.filter((route) => route.body !== undefined);
-
-/** A body that the route takes. */
-const GOOD_BODIES: Readonly<Record<string, unknown>> = {
-  mintEnrollmentToken: { user: 'ann' },
-  voidEnrollmentTokens: { user: 'ann' },
-  enroll: { token: ENROLLMENT_TOKEN, name: 'laptop', platform: 'linux' },
-  revokeDevice: { reason: 'lost' },
-  rotateDevice: { overlapSeconds: 10 },
-};
 
 function send(front: Front, route: Route, sent: Sent = {}): Promise<Received> {
   const bearer = needsToken(route) ? { bearer: ADMIN_TOKEN } : {};
