@@ -2,7 +2,7 @@
  * Whether this replica should get traffic: asked of the store, the threads and the actors twice a
  * second, and told to the front threads, which answer `/readyz` by themselves.
  */
-import { delay, type Clock, type Timer } from '../runtime/clock.js';
+import type { Clock } from '../runtime/clock.js';
 import { toFailure } from '../runtime/failure.js';
 import type { Readiness } from '../http/services.js';
 
@@ -21,12 +21,12 @@ const LOOK_PERIOD_MS = 500;
 const STARTING_PERIOD_MS = 25;
 
 export class ReadinessWatch {
-  private probing: Promise<void> | undefined;
   private storeProblem: string | undefined = 'the store has not been written yet';
   private draining = false;
   private stopped = false;
   private seenReady = false;
-  private timer: Timer | undefined;
+  /** One telling after another: an older look must not overtake a newer one. */
+  private telling: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly sources: ReadinessSources,
@@ -34,7 +34,8 @@ export class ReadinessWatch {
   ) {}
 
   start(): void {
-    void this.look();
+    this.repeat(() => this.probe());
+    this.repeat(() => this.tell());
   }
 
   /** From now on never ready again. Resolves when everyone was told. */
@@ -45,28 +46,31 @@ export class ReadinessWatch {
 
   stop(): void {
     this.stopped = true;
-    this.timer?.cancel();
   }
 
-  private async look(): Promise<void> {
-    this.probing ??= this.probe();
-    // A probe that takes its time is not waited for: the other problems are told meanwhile.
-    const periodMs = this.seenReady ? LOOK_PERIOD_MS : STARTING_PERIOD_MS;
-    await Promise.race([this.probing, delay(this.clock, LOOK_PERIOD_MS)]);
-    await this.tell();
-    if (this.stopped) return;
-    this.timer = this.clock.schedule(() => void this.look(), periodMs);
+  private repeat(work: () => Promise<void>): void {
+    void work().finally(() => {
+      if (this.stopped) return;
+      const pauseMs = this.seenReady ? LOOK_PERIOD_MS : STARTING_PERIOD_MS;
+      this.clock.schedule(() => this.repeat(work), pauseMs);
+    });
   }
 
   private async probe(): Promise<void> {
+    const before = this.storeProblem;
     this.storeProblem = await this.sources.probe().then(
       () => undefined,
       (error: unknown) => `the store cannot be written: ${toFailure(error).detail ?? 'a fault'}`,
     );
-    this.probing = undefined;
+    if (this.storeProblem !== before) await this.tell();
   }
 
-  private async tell(): Promise<void> {
+  private tell(): Promise<void> {
+    this.telling = this.telling.then(() => this.tellOnce()).catch(() => undefined);
+    return this.telling;
+  }
+
+  private async tellOnce(): Promise<void> {
     const reasons = this.draining ? ['the server is shutting down'] : await this.reasons();
     const readiness = { ready: reasons.length === 0, reasons };
     this.seenReady ||= readiness.ready;

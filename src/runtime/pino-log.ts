@@ -5,7 +5,13 @@ import type { Log } from './log.js';
 /** `name` tells threads apart; `level` is pino's. Lines are written at once and in order. */
 export function openLog(name: string, level: string): Log {
   const destination = pino.destination({ fd: 1, sync: true });
-  const logger = pino({ level, base: { thread: name }, timestamp: pino.stdTimeFunctions.isoTime }, destination);
+  const options = {
+    level,
+    base: { thread: name },
+    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: { level: (label: string) => ({ level: label }) },
+  };
+  const logger = pino(options, destination);
   return {
     debug: (fields, message) => logger.debug(fields, message),
     info: (fields, message) => logger.info(fields, message),
