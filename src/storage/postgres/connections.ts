@@ -170,6 +170,16 @@ export class Session {
     return (Array.isArray(result) ? result.at(-1) : result)?.command ?? '';
   }
 
+  /** What `ask` sends leaves in one piece: one system call, and one packet where it fits. */
+  inOnePiece<T>(ask: () => T): T {
+    this.#stream.cork();
+    try {
+      return ask();
+    } finally {
+      this.#stream.uncork();
+    }
+  }
+
   /** Ends the connection at once: the server rolls back what is open on it. */
   abandon(): void {
     this.#failure ??= new Error('The connection was abandoned.');
@@ -185,7 +195,7 @@ export class Session {
     this.client.removeListener('error', this.#onError);
   }
 
-  get #stream(): { readonly destroyed: boolean; destroy(): void } {
+  get #stream(): pg.Connection['stream'] {
     return this.client.connection.stream;
   }
 

@@ -204,7 +204,7 @@ function summary({ version, name }: Migration): { version: number; name: string 
 
 /** Everything or nothing, one migrator at a time. The lock ends with the transaction. */
 async function locked<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
-  await client.query('BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE');
+  await client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
   try {
     await client.query(`SET LOCAL lock_timeout = ${LOCK_WAIT_MS}`);
     await client.query(`SET LOCAL idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`);

@@ -51,8 +51,9 @@ const ROUND_TRIP_MAX_MS = LOCK_MS + STATEMENT_MS + 1_000;
 /** Two histories of one stream agree on a batch mark once in 2^64. */
 const BATCH_BYTES = 8;
 
+/** Not READ WRITE: a database that was set read-only, as when its disk is full, must refuse. */
 const BEGIN =
-  'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ' +
+  'BEGIN ISOLATION LEVEL READ COMMITTED; ' +
   `SET LOCAL idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}; ` +
   `SET LOCAL lock_timeout = ${LOCK_MS}; SET LOCAL statement_timeout = ${STATEMENT_MS}`;
 
@@ -128,10 +129,17 @@ async function lockAndRead(session: Session, unit: UnitOfWork): Promise<Locked> 
   const documentKeys = unit.documents ?? [];
   const asked = question(unit.position, CATCH_UP_PAGE_MAX);
   const [, rows, values, documents] = await together(
-    session.script(beginAndLock(unit.streams), ROUND_TRIP_MAX_MS),
-    session.send(CATCH_UP, questionValues(asked), ROUND_TRIP_MAX_MS),
-    keys.length === 0 ? [] : session.send(LOCK_VALUES, [[...new Set(keys)]], ROUND_TRIP_MAX_MS),
-    documentKeys.length === 0 ? [] : lockDocuments(session, documentKeys),
+    session.inOnePiece(
+      () =>
+        [
+          session.script(beginAndLock(unit.streams), ROUND_TRIP_MAX_MS),
+          session.send(CATCH_UP, questionValues(asked), ROUND_TRIP_MAX_MS),
+          keys.length === 0
+            ? []
+            : session.send(LOCK_VALUES, [[...new Set(keys)]], ROUND_TRIP_MAX_MS),
+          documentKeys.length === 0 ? [] : lockDocuments(session, documentKeys),
+        ] as const,
+    ),
   );
   let caught = interpret(asked, rows);
   const records = [...caught.records];
@@ -211,13 +219,13 @@ async function commitTogether(
   writes: readonly [Statement, unknown[]][],
 ): Promise<Row[][]> {
   const wasBroken = session.isBroken;
-  const sent = writes.map(([statement, values]) =>
-    session.send(statement, values, ROUND_TRIP_MAX_MS),
-  );
-  const [commit, ...written] = await Promise.allSettled([
-    session.script('COMMIT', ROUND_TRIP_MAX_MS),
-    ...sent,
-  ]);
+  const sent = session.inOnePiece(() => {
+    const all = writes.map(([statement, values]) =>
+      session.send(statement, values, ROUND_TRIP_MAX_MS),
+    );
+    return [session.script('COMMIT', ROUND_TRIP_MAX_MS), ...all] as const;
+  });
+  const [commit, ...written] = await Promise.allSettled(sent);
   const refused = written.find((write) => write.status === 'rejected');
   if (refused !== undefined && serverError(refused.reason) !== undefined) throw refused.reason;
   if (commit.status === 'rejected') {
@@ -240,7 +248,7 @@ function after(position: Position, records: readonly StoredRecord[]): Position {
 
 /** Waits for all, so that nothing is left on the connection, then throws the first failure. */
 async function together<T extends readonly unknown[]>(
-  ...sent: T
+  sent: T,
 ): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
   const settled = await Promise.allSettled(sent);
   const failed = settled.find((one) => one.status === 'rejected');
