@@ -137,7 +137,8 @@ t.test('a second Authorization header is refused, whichever of them is good', as
   ]) {
     const answer = await rawRequest(
       front.port,
-      `GET ${PATH} HTTP/1.1\r\nHost: a\r\nAuthorization: ${first}\r\nauthorization: ${second}\r\n\r\n`,
+      `GET ${PATH} HTTP/1.1\r\nHost: a\r\nAuthorization: ${first}\r\n` +
+        `authorization: ${second}\r\n\r\n`,
     );
     t.match(answer.text, /^HTTP\/1\.1 400 /);
     t.match(answer.text, '"headers_invalid"');

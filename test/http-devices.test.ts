@@ -1,4 +1,4 @@
-/** Lists, single devices, revocation and rotation: what is asked of the actor and what comes back. */
+/** Lists, single devices, revocation, rotation: what is asked of the actor, what comes back. */
 import t from 'tap';
 import { digestOf } from '../src/actors/secrets.js';
 import { failure } from '../src/runtime/failure.js';

@@ -21,7 +21,8 @@ const MALFORMED: Readonly<Record<string, string>> = {
   'a TLS hello': `\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03${'\x01'.repeat(80)}\r\n\r\n`,
   'an HTTP/2 preface': 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
   'no method': ` ${PATH} HTTP/1.1\r\nHost: a\r\n\r\n`,
-  'a length that is no number': `POST /api/v1/enroll HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n`,
+  'a length that is no number':
+    'POST /api/v1/enroll HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n',
   'a negative length': `POST /api/v1/enroll HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n`,
   'a length and chunks':
     'POST /api/v1/enroll HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n' +
@@ -99,7 +100,8 @@ t.test('pipelined requests never get each other’s answers', async (t) => {
   t.teardown(() => front.close());
   const admitted = `GET ${PATH} HTTP/1.1\r\nHost: a\r\n${AUTH}\r\n\r\n`;
   const refused = `GET ${PATH} HTTP/1.1\r\nHost: a\r\n\r\n`;
-  const list = `GET /api/v1/devices HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
+  const asAdmin = `Authorization: Bearer ${ADMIN_TOKEN}`;
+  const list = `GET /api/v1/devices HTTP/1.1\r\nHost: a\r\n${asAdmin}\r\n\r\n`;
   for (const [first, second] of [
     [admitted, refused],
     [refused, admitted],

@@ -6,8 +6,10 @@ import { systemClock, type Timer } from '../src/runtime/clock.js';
 import { call } from './fixtures/http-client.js';
 import { ADMIN_TOKEN, CREDENTIAL, DEVICE_ID, startFront, until } from './fixtures/http-front.js';
 
-const AUTHENTICATE = `GET /api/v1/auth/device HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${CREDENTIAL}\r\n\r\n`;
-const LIST = `GET /api/v1/devices HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
+const get = (path: string, bearer: string): string =>
+  `GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${bearer}\r\n\r\n`;
+const AUTHENTICATE = get('/api/v1/auth/device', CREDENTIAL);
+const LIST = get('/api/v1/devices', ADMIN_TOKEN);
 
 interface Connection {
   readonly socket: Socket;
@@ -155,8 +157,8 @@ t.test('a mutation whose client went away is carried out and answered to nobody'
   const gone = open(front.port);
   const body = '{"reason":"lost"}';
   gone.socket.write(
-    `POST /api/v1/devices/${DEVICE_ID}/revoke HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n` +
-      `Authorization: Bearer ${ADMIN_TOKEN}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    `POST /api/v1/devices/${DEVICE_ID}/revoke HTTP/1.1\r\nHost: a\r\n` +
+      `Content-Type: application/json\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   );
   await until(() => front.actor.asked.length === 1);
   gone.socket.destroy();

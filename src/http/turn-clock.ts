@@ -14,8 +14,8 @@ export class TurnClock {
   }
 
   /**
-   * As it is this moment, for what must not be late: the process may have been stopped and continued
-   * within this turn. Costs 65 ns.
+   * As it is this moment, for what must not be late: the process may have been stopped and
+   * continued within this turn. Costs 65 ns.
    */
   preciselyMs(): number {
     this.nowMs();
