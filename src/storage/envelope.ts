@@ -38,12 +38,17 @@ export function decodeEnvelope(body: string): Envelope {
   }
   if (Array.isArray(value)) {
     const [format, type, ...data] = value as unknown[];
-    if (format === 2 && typeof type === 'string') return { format: 2, type, data };
+    if (isRead(format, 2) && typeof type === 'string') return { format: 2, type, data };
     throw unknownFormat(format);
   }
   const { v, type, data } = (value ?? {}) as Record<string, unknown>;
-  if (v === 1 && typeof type === 'string') return { format: 1, type, data };
+  if (isRead(v, 1) && typeof type === 'string') return { format: 1, type, data };
   throw unknownFormat(v);
+}
+
+/** Whether it is the format of that shape, and one that this binary reads. */
+function isRead(format: unknown, shape: Format): boolean {
+  return format === shape && shape >= FORMAT_OLDEST && shape <= FORMAT_NEWEST;
 }
 
 function unknownFormat(format: unknown): StoreError {
