@@ -113,6 +113,7 @@ t.test('other schemes, other kinds of secrets and cut credentials are unknown', 
     t.equal(answer.json.code, 'device_unknown');
     t.notOk(answer.text.includes(authorization.slice(7)), 'the answer does not repeat it');
   }
+  t.equal(front.actor.asked.length, 1, 'only one of the right length is asked about');
 });
 
 t.test('a mistyped credential is said to be mistyped, a guessed one is not', async (t) => {

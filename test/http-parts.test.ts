@@ -244,6 +244,40 @@ t.test('a header value with a line break is never written', (t) => {
   t.end();
 });
 
+t.test('a long answer is written in pieces, and goes on where the socket stopped', (t) => {
+  const written: number[] = [];
+  let accepted = 0;
+  let resume = (_offset: number): boolean => false;
+  const body = 'é'.repeat(50_000);
+  const res = {
+    cork: (write: () => void) => write(),
+    writeStatus: () => res,
+    writeHeader: () => res,
+    getWriteOffset: () => accepted,
+    onWritable: (handler: (offset: number) => boolean) => {
+      resume = handler;
+    },
+    tryEnd: (piece: Buffer, total: number) => {
+      t.equal(total, 100_000);
+      t.ok(piece.length <= 16 * 1024, 'no piece is larger than the cork buffer');
+      // Every other piece, the socket takes only a part.
+      const taken = written.length % 2 === 0 ? piece.length : 1000;
+      written.push(taken);
+      accepted += taken;
+      return [taken === piece.length, accepted === total];
+    },
+  };
+  let sent = 0;
+  const response = { status: 200, headers: {}, body, head: false, close: false };
+  writeResponse(res as never, response, () => {
+    sent += 1;
+  });
+  for (let turns = 0; sent === 0 && turns < 50; turns += 1) resume(accepted);
+  t.equal(sent, 1);
+  t.equal(accepted, 100_000);
+  t.end();
+});
+
 t.test('two routes for one method and path are a mistake that shows at start', (t) => {
   t.throws(() => new Router([...ROUTES, ...ROUTES.slice(0, 1)]), /two routes/);
   const router = new Router(ROUTES);

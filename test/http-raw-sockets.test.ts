@@ -95,6 +95,29 @@ t.test('a request in many pieces is answered or refused, and never twice', async
   }
 });
 
+t.test('a body in many pieces arrives whole', async (t) => {
+  const front = await startFront();
+  t.teardown(() => front.close());
+  const body = JSON.stringify({ user: 'ann', ttlSeconds: 60 });
+  const head =
+    `POST /api/v1/enrollment-tokens HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n` +
+    `Authorization: Bearer ${ADMIN_TOKEN}\r\nContent-Length: ${body.length}\r\n\r\n`;
+  const socket = connect(front.port, '127.0.0.1');
+  t.teardown(() => socket.destroy());
+  socket.setNoDelay(true);
+  let text = '';
+  socket.on('data', (chunk) => {
+    text += chunk.toString('latin1');
+  });
+  socket.write(head);
+  for (const [index, piece] of [...body].entries()) {
+    socket.write(piece);
+    await until(() => front.server.snapshot().bodyBytes === index + 1);
+  }
+  await until(() => text.includes('expiresAt'));
+  t.same(front.actor.last('mintToken')?.payload, { user: 'ann', ttlSeconds: 60, by: 'root' });
+});
+
 t.test('pipelined requests never get each other’s answers', async (t) => {
   const front = await startFront();
   t.teardown(() => front.close());

@@ -158,7 +158,8 @@ t.test('a mutation whose client went away is carried out and answered to nobody'
   const body = '{"reason":"lost"}';
   gone.socket.write(
     `POST /api/v1/devices/${DEVICE_ID}/revoke HTTP/1.1\r\nHost: a\r\n` +
-      `Content-Type: application/json\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      `Content-Type: application/json\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
+      `Content-Length: ${body.length}\r\n\r\n${body}`,
   );
   await until(() => front.actor.asked.length === 1);
   gone.socket.destroy();
