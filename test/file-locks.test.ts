@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type MessagePort, Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import t from 'tap';
 import { type Clock, systemClock } from '../src/runtime/clock.js';
 import { FileStore } from '../src/storage/file/file-store.js';
@@ -95,14 +95,45 @@ t.test('a thread that dies while it decides frees its locks', async (t) => {
   await thread.close();
 });
 
-t.test('a store whose storage thread has died answers store_unavailable', async (t) => {
-  const thread = await startStorageThread({ dataDir: t.testdir() });
-  const store = new FileStore(thread.connect(), systemClock);
-  const view = await View.replay(store, ['a']);
-  await store.close();
-  await thread.close();
-  t.equal(await codeOf(() => store.catchUp(view.position)), 'store_unavailable');
-  await t.rejects(thread.probe(), { code: 'store_unavailable' });
+t.test(
+  'when the storage thread dies all that is pending rejects, and the data stays',
+  async (t) => {
+    const dataDir = t.testdir();
+    const entry = new URL('../src/storage/file/storage-worker.js', import.meta.url);
+    const worker = new Worker(entry, { workerData: { dataDir } });
+    const [{ heads }] = (await once(worker, 'message')) as [{ heads: SharedArrayBuffer }];
+    const { port1, port2 } = new MessageChannel();
+    worker.postMessage({ type: 'connect', port: port1 }, [port1]);
+    const store = new FileStore({ port: port2, heads }, systemClock);
+    const view = await View.replay(store, ['a']);
+    await view.append(unkeyed('a', 1));
+    await t.rejects(startStorageThread({ dataDir }), { code: 'directory_held' });
+    const pending = Promise.all([
+      ...Array.from({ length: 50 }, (_, i) => codeOf(() => store.kv.put(`k${i}`, 'v', null))),
+      codeOf(() => view.append(unkeyed('a', 2))),
+      codeOf(() => store.kv.get(['k'])),
+    ]);
+    await worker.terminate();
+    for (const code of await pending) {
+      t.ok([undefined, 'outcome_unknown', 'store_unavailable'].includes(code), String(code));
+    }
+    t.equal(await codeOf(() => store.catchUp(view.position)), 'store_unavailable');
+    await store.close();
+    const thread = await startStorageThread({ dataDir });
+    const again = await View.replay(new FileStore(thread.connect(), systemClock), ['a']);
+    t.ok(again.bodies('a').length >= 1, 'the directory was freed with the thread');
+    await again.store.close();
+    await thread.close();
+    await t.rejects(thread.probe(), { code: 'store_unavailable' });
+  },
+);
+
+t.test('the death of the storage thread is told, its close is not', async (t) => {
+  const deaths: unknown[] = [];
+  const closed = await startStorageThread({ dataDir: t.testdir() });
+  closed.onDeath((cause) => deaths.push(cause));
+  await closed.close();
+  t.same(deaths, []);
 });
 
 t.test('a client that goes away frees what it held and what it waited for', async (t) => {

@@ -10,6 +10,9 @@ import type { Answer, Calls, CallType, Request } from './protocol.js';
 /** How long `close` waits for writes that were sent: some syncs of a slow disk. */
 const CLOSE_WAIT_MAX_MS = 5_000;
 
+/** Calls of one thread without an answer: more than its mailboxes hold, so that it is never met. */
+const PENDING_CALLS_MAX = 50_000;
+
 /** Calls that may have been done although their answer was lost. */
 const WRITING: ReadonlySet<CallType> = new Set<CallType>([
   'write',
@@ -57,6 +60,9 @@ export class StorageCalls {
     request: Calls[Type]['request'],
   ): Promise<Calls[Type]['answer']> {
     this.requireOpen();
+    if (this.pending.size >= PENDING_CALLS_MAX) {
+      throw new StoreError('store_unavailable', 'Too many calls wait for the storage thread.');
+    }
     this.newestId += 1;
     const id = this.newestId;
     return new Promise((resolve, reject) => {

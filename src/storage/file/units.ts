@@ -21,6 +21,9 @@ export const LOCK_WAIT_MAX_MS = 3_000;
 /** How long a client may hold locks without writing, as idle-in-transaction on Postgres. */
 export const IDLE_HOLDER_MAX_MS = 2_000;
 
+/** Units at once over all clients, each of which has a few: beyond, something is wrong. */
+const UNITS_MAX = 10_000;
+
 export interface Unit {
   readonly id: number;
   /** Whose it is; all units of a client end with it. */
@@ -49,6 +52,10 @@ export class Units {
     onGranted: (unit: Unit) => void,
     onFailed: (error: unknown) => void,
   ): void {
+    if (this.units.size >= UNITS_MAX) {
+      onFailed(new StoreError('store_unavailable', 'Too many units are waiting.'));
+      return;
+    }
     this.newestId += 1;
     const unit: Unit = {
       id: this.newestId,

@@ -122,7 +122,11 @@ export class ModelDatabase {
   commit(unit: UnitOfWork, decide: (locked: Locked) => Changes): Committed {
     for (let attempt = 1; attempt <= COMMIT_ATTEMPTS_MAX; attempt += 1) {
       const locked = this.lock(unit);
-      const committed = this.write(locked.position, decide(locked));
+      const changes = decide(locked);
+      for (const { stream } of changes.appends ?? []) {
+        if (!unit.streams.includes(stream)) throw new RangeError(`Stream ${stream} is not locked.`);
+      }
+      const committed = this.write(locked.position, changes);
       if (committed !== undefined) return committed;
     }
     throw new StoreError('write_refused', 'A key to be added stays taken.');
