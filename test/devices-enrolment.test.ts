@@ -47,10 +47,16 @@ t.test('the same token and device key get the same device until its first use', 
   const second = await b.devices.enroll(input);
   t.equal(second.device.id, first.device.id);
   t.not(second.credential, first.credential);
-  t.equal(await codeOf(b.devices.enroll({ ...input, deviceKey: 'key-2' })),
-    'enrollment_token_invalid', 'another key is refused');
-  t.equal(await codeOf(b.devices.enroll({ tokenDigest, ...SHAPE })),
-    'enrollment_token_invalid', 'no key is refused');
+  t.equal(
+    await codeOf(b.devices.enroll({ ...input, deviceKey: 'key-2' })),
+    'enrollment_token_invalid',
+    'another key is refused',
+  );
+  t.equal(
+    await codeOf(b.devices.enroll({ tokenDigest, ...SHAPE })),
+    'enrollment_token_invalid',
+    'no key is refused',
+  );
   t.equal(await a.authenticate(first.credential), 'device_unknown', 'the older is dead');
   t.equal(await a.authenticate(second.credential), `${first.device.id}ann`);
   t.equal(await codeOf(b.devices.enroll(input)), 'enrollment_token_invalid', 'spent for good');
@@ -88,7 +94,10 @@ t.test('lists page in one order on every replica, by user and whole', async (t) 
   }
   t.same(seen, ids);
   const bobs = await b.devices.list({ limit: 10, after: 0, user: 'bob' });
-  t.same(bobs.items.map((item) => item.id), [ids[0], ids[3], ids[6]]);
+  t.same(
+    bobs.items.map((item) => item.id),
+    [ids[0], ids[3], ids[6]],
+  );
   t.equal((await a.devices.get(ids[4]!)).user, 'ann');
   t.equal(await codeOf(a.devices.get('dev_none')), 'device_not_found');
 });

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { digestOf } from '../src/actors/secrets.js';
 import type { Idempotency } from '../src/actors/idempotency.js';
+import { digestOf } from '../src/actors/secrets.js';
 import { codeOf, enrol, openReplicas } from './fixtures/device-replica.js';
 
 const key = (call: string, bodyHmac = 'h', principal = 'admin:root'): Idempotency => ({
@@ -10,26 +10,29 @@ const key = (call: string, bodyHmac = 'h', principal = 'admin:root'): Idempotenc
 });
 const SHAPE = { name: 'laptop', platform: 'linux' };
 
-t.test('a minted token is handed out again with another secret, and only one of them works', async (t) => {
-  const { replicas, close } = await openReplicas();
-  t.teardown(close);
-  const [a, b] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
-  const input = { user: 'ann', ttlSeconds: 60, by: 'root', idempotency: key('mint 1') };
-  const [first, second] = [await a.devices.mintToken(input), await b.devices.mintToken(input)];
-  t.equal(second.expiresAtMs, first.expiresAtMs);
-  t.not(second.token, first.token);
-  const enrolWith = (token: string): Promise<string> =>
-    codeOf(a.devices.enroll({ tokenDigest: digestOf(token), ...SHAPE }));
-  t.equal(await enrolWith(first.token), 'enrollment_token_invalid');
-  t.equal(await enrolWith(second.token), 'resolved');
-  t.equal(await codeOf(b.devices.mintToken(input)), 'replay_superseded', 'no second device');
-  t.equal(
-    await codeOf(a.devices.mintToken({ ...input, idempotency: key('mint 1', 'other') })),
-    'idempotency_mismatch',
-  );
-  const other = { ...input, idempotency: key('mint 1', 'h', 'admin:eve') };
-  t.equal(await codeOf(a.devices.mintToken(other)), 'resolved', 'keys belong to their principal');
-});
+t.test(
+  'a minted token is handed out again with another secret, and only one of them works',
+  async (t) => {
+    const { replicas, close } = await openReplicas();
+    t.teardown(close);
+    const [a, b] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
+    const input = { user: 'ann', ttlSeconds: 60, by: 'root', idempotency: key('mint 1') };
+    const [first, second] = [await a.devices.mintToken(input), await b.devices.mintToken(input)];
+    t.equal(second.expiresAtMs, first.expiresAtMs);
+    t.not(second.token, first.token);
+    const enrolWith = (token: string): Promise<string> =>
+      codeOf(a.devices.enroll({ tokenDigest: digestOf(token), ...SHAPE }));
+    t.equal(await enrolWith(first.token), 'enrollment_token_invalid');
+    t.equal(await enrolWith(second.token), 'resolved');
+    t.equal(await codeOf(b.devices.mintToken(input)), 'replay_superseded', 'no second device');
+    t.equal(
+      await codeOf(a.devices.mintToken({ ...input, idempotency: key('mint 1', 'other') })),
+      'idempotency_mismatch',
+    );
+    const other = { ...input, idempotency: key('mint 1', 'h', 'admin:eve') };
+    t.equal(await codeOf(a.devices.mintToken(other)), 'resolved', 'keys belong to their principal');
+  },
+);
 
 t.test('an enrolment is repeated with its key until the device has authenticated', async (t) => {
   const { replicas, close } = await openReplicas();
@@ -67,7 +70,10 @@ t.test('a revocation and a rotation are answered the same again', async (t) => {
   const next = { ...rotation, idempotency: key('rotate 2', 'h', `device:${device.id}`) };
   next.caller = { kind: 'device', credentialDigest: digestOf(again.credential) };
   await a.devices.rotate(next);
-  t.equal(await codeOf(a.devices.rotate({ ...rotation, caller: next.caller })), 'replay_superseded');
+  t.equal(
+    await codeOf(a.devices.rotate({ ...rotation, caller: next.caller })),
+    'replay_superseded',
+  );
   const revocation = { id: device.id, reason: 'lost', by: 'root', idempotency: key('revoke') };
   const one = await a.devices.revoke(revocation);
   t.same(await b.devices.revoke(revocation), one);

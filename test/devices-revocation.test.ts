@@ -1,20 +1,23 @@
 import t from 'tap';
-import { ModelStore } from '../src/storage/model/model-store.js';
 import { seededRandom } from '../src/runtime/random.js';
+import { ModelStore } from '../src/storage/model/model-store.js';
 import { codeOf, enrol, openReplica, openReplicas } from './fixtures/device-replica.js';
 
-t.test('a revocation answered on one replica is seen by the next request on the other', async (t) => {
-  const { replicas, close } = await openReplicas();
-  t.teardown(close);
-  const [a, b] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
-  const device = await enrol(a);
-  t.equal(await b.authenticate(device.credential), `${device.id}ann`);
-  const view = await a.devices.revoke({ id: device.id, reason: 'lost', by: 'root' });
-  t.equal(view.revokedReason, 'lost');
-  t.equal(await b.authenticate(device.credential), 'device_revoked');
-  const again = await b.devices.revoke({ id: device.id, reason: 'other', by: 'root' });
-  t.same(again, view, 'revoking again changes nothing');
-});
+t.test(
+  'a revocation answered on one replica is seen by the next request on the other',
+  async (t) => {
+    const { replicas, close } = await openReplicas();
+    t.teardown(close);
+    const [a, b] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
+    const device = await enrol(a);
+    t.equal(await b.authenticate(device.credential), `${device.id}ann`);
+    const view = await a.devices.revoke({ id: device.id, reason: 'lost', by: 'root' });
+    t.equal(view.revokedReason, 'lost');
+    t.equal(await b.authenticate(device.credential), 'device_revoked');
+    const again = await b.devices.revoke({ id: device.id, reason: 'other', by: 'root' });
+    t.same(again, view, 'revoking again changes nothing');
+  },
+);
 
 t.test('a device record written after the revocation does not bring the device back', async (t) => {
   const { clock, database, replicas, close } = await openReplicas();
@@ -26,11 +29,26 @@ t.test('a device record written after the revocation does not bring the device b
   const position = await store.replay(['devices'], () => undefined);
   await store.commit({ streams: ['devices'], position }, () => {
     return {
-      appends: [{
-        stream: 'devices',
-        key: `device/${device.id}`,
-        body: JSON.stringify([2, 'device', 1, device.id, 'ann', 'laptop', 'linux', 1, 'd', null, 0, false]),
-      }],
+      appends: [
+        {
+          stream: 'devices',
+          key: `device/${device.id}`,
+          body: JSON.stringify([
+            2,
+            'device',
+            1,
+            device.id,
+            'ann',
+            'laptop',
+            'linux',
+            1,
+            'd',
+            null,
+            0,
+            false,
+          ]),
+        },
+      ],
     };
   });
   t.equal(await b.authenticate(device.credential), 'device_unknown');
@@ -45,7 +63,10 @@ t.test('a rotation overlaps as long as asked, at most one old credential at a ti
   t.teardown(close);
   const [a, b] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
   const device = await enrol(a);
-  const rotate = (credentialDigest: string, overlapSeconds = 300): Promise<{ credential: string }> =>
+  const rotate = (
+    credentialDigest: string,
+    overlapSeconds = 300,
+  ): Promise<{ credential: string }> =>
     b.devices.rotate({
       id: device.id,
       overlapSeconds,

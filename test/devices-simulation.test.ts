@@ -1,13 +1,13 @@
 import t from 'tap';
 import { devicesActor, isDeviceWrite } from '../src/actors/devices/actor.js';
-import { DevicesClient, DEVICES_ACTOR } from '../src/actors/devices/client.js';
+import { DEVICES_ACTOR, DevicesClient } from '../src/actors/devices/client.js';
 import { digestOf } from '../src/actors/secrets.js';
 import { ActorChannel } from '../src/runtime/actor-channel.js';
 import { ActorHost } from '../src/runtime/actor-host.js';
-import { delay, type Clock } from '../src/runtime/clock.js';
+import { type Clock, delay } from '../src/runtime/clock.js';
 import { isFailure } from '../src/runtime/failure.js';
 import { silentLog } from '../src/runtime/log.js';
-import { seededRandom, type Random } from '../src/runtime/random.js';
+import { type Random, seededRandom } from '../src/runtime/random.js';
 import { linkOverBus } from '../src/runtime/simulated-bus.js';
 import { SimulatedClock } from '../src/runtime/simulated-clock.js';
 import { ModelDatabase } from '../src/storage/model/model-database.js';
@@ -45,7 +45,9 @@ async function life(
     });
   const { token } = await any().mintToken({ user: 'ann', ttlSeconds: 600, by: 'root' });
   const { device, credential } = await any().enroll({
-    tokenDigest: digestOf(token), name: 'n', platform: 'p',
+    tokenDigest: digestOf(token),
+    name: 'n',
+    platform: 'p',
   });
   let revoked = false;
   const using = (async () => {
@@ -82,20 +84,25 @@ async function simulate(seed: number): Promise<string[]> {
       await host.close();
     }
   };
-  void run().catch((error: unknown) => (fault = error)).finally(() => (done = true));
+  void run()
+    .catch((error: unknown) => (fault = error))
+    .finally(() => (done = true));
   await clock.runUntil(() => done, 60_000);
   if (fault !== undefined) throw fault;
   if (!done) throw new Error('the simulation did not end');
   return trace;
 }
 
-t.test(`a revoked device never passes, in ${ROUNDS} simulated runs from seed ${SEED}`, async (t) => {
-  for (let round = 0; round < ROUNDS; round += 1) {
-    await simulate(SEED + round).catch((error: unknown) => {
-      t.fail(`seed ${SEED + round}: ${error instanceof Error ? error.message : 'failed'}`);
-    });
-  }
-});
+t.test(
+  `a revoked device never passes, in ${ROUNDS} simulated runs from seed ${SEED}`,
+  async (t) => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      await simulate(SEED + round).catch((error: unknown) => {
+        t.fail(`seed ${SEED + round}: ${error instanceof Error ? error.message : 'failed'}`);
+      });
+    }
+  },
+);
 
 t.test('the same seed replays the same run, and another seed another', async (t) => {
   const [first, again, other] = [await simulate(SEED), await simulate(SEED), await simulate(7)];

@@ -1,10 +1,10 @@
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
-import { keepAlive } from './fixtures/keep-alive.js';
 import { ActorChannel } from '../src/runtime/actor-channel.js';
 import { systemClock } from '../src/runtime/clock.js';
 import type { AnswerMessage, AskMessage } from '../src/runtime/protocol.js';
-import { asked, Gate, openToy, until, type Toy } from './fixtures/toy-actor.js';
+import { keepAlive } from './fixtures/keep-alive.js';
+import { asked, Gate, openToy, type Toy, until } from './fixtures/toy-actor.js';
 
 keepAlive(t);
 
@@ -30,16 +30,27 @@ t.test('asks of one turn travel in one message for each kind', async (t) => {
   const { channel, messages } = connect(t, await openToy());
   const ref = channel.ref('toy');
   const answers = await Promise.all([
-    asked(ref, 'read', 1), asked(ref, 'write', 2), asked(ref, 'read', 3), asked(ref, 'read', 4),
+    asked(ref, 'read', 1),
+    asked(ref, 'write', 2),
+    asked(ref, 'read', 3),
+    asked(ref, 'read', 4),
   ]);
   t.same(answers, [1, 2, 3, 4]);
-  t.same(messages.map(({ kind, payloads }) => [kind, payloads]),
-    [['read', [1, 3, 4]], ['write', [2]]]);
+  t.same(
+    messages.map(({ kind, payloads }) => [kind, payloads]),
+    [
+      ['read', [1, 3, 4]],
+      ['write', [2]],
+    ],
+  );
   t.equal(channel.pendingCount, 0);
 });
 
 t.test('answers of one group may come apart and out of order', async (t) => {
-  const gates = new Map([['slow', new Gate()], ['slower', new Gate()]]);
+  const gates = new Map([
+    ['slow', new Gate()],
+    ['slower', new Gate()],
+  ]);
   const toy = await openToy({
     read: (_, payload) => gates.get(payload as string)?.opened.then(() => payload) ?? payload,
   });
@@ -47,7 +58,8 @@ t.test('answers of one group may come apart and out of order', async (t) => {
   const ref = channel.ref('toy');
   const order: unknown[] = [];
   const all = ['slower', 'quick', 'slow'].map((payload) =>
-    asked(ref, 'read', payload).then((answer) => order.push(answer)));
+    asked(ref, 'read', payload).then((answer) => order.push(answer)),
+  );
   await all[1];
   gates.get('slow')!.open();
   await all[2];
@@ -80,7 +92,8 @@ t.test('an actor thread that does not answer is answered for after the deadline'
   t.teardown(() => channel.detach());
   const ref = channel.ref('toy');
   const [read, write] = await Promise.all([
-    asked(ref, 'read', 1, { deadlineMs: 10 }), asked(ref, 'write', 1, { deadlineMs: 10 }),
+    asked(ref, 'read', 1, { deadlineMs: 10 }),
+    asked(ref, 'write', 1, { deadlineMs: 10 }),
   ]);
   t.match(read, { failure: 'deadline_exceeded' });
   t.match(write, { failure: 'outcome_unknown' });

@@ -1,7 +1,7 @@
 import t from 'tap';
-import { keepAlive } from './fixtures/keep-alive.js';
 import { Escalate, MustReopen } from '../src/runtime/actor.js';
 import { CodedError } from '../src/runtime/failure.js';
+import { keepAlive } from './fixtures/keep-alive.js';
 import { asked, Gate, openToy, until } from './fixtures/toy-actor.js';
 
 keepAlive(t);
@@ -40,7 +40,10 @@ t.test('writes that arrive during a commit share the next one; reads do not wait
   gate.open();
   t.equal(await first, 1);
   t.same(await rest, [2, 3, 4]);
-  t.same(toy.events.filter((event) => event.startsWith('write')), ['write 1', 'write 3']);
+  t.same(
+    toy.events.filter((event) => event.startsWith('write')),
+    ['write 1', 'write 3'],
+  );
 });
 
 t.test('a full lane answers overloaded at once, and the reserve is for operators', async (t) => {
@@ -161,20 +164,23 @@ t.test('a read that needs a write goes on in the write lane', async (t) => {
   t.ok(toy.events.includes('write 1'));
 });
 
-t.test('drained waits for what runs; close is idempotent and answers what comes later', async (t) => {
-  const toy = await openToy();
-  const gate = new Gate();
-  toy.handlers = { refresh: () => gate.opened };
-  const reading = asked(toy.ref, 'read', 1);
-  await until(() => toy.events.includes('refresh'));
-  let drained = false;
-  const waiting = toy.host.drained().then(() => (drained = true));
-  await new Promise((resolve) => setImmediate(resolve));
-  t.notOk(drained);
-  gate.open();
-  t.equal(await reading, 1);
-  await waiting;
-  await Promise.all([toy.host.close(), toy.host.close()]);
-  t.match(await asked(toy.ref, 'read', 2), { failure: 'actor_restarted' });
-  t.equal(toy.events.filter((event) => event === 'close').length, 1);
-});
+t.test(
+  'drained waits for what runs; close is idempotent and answers what comes later',
+  async (t) => {
+    const toy = await openToy();
+    const gate = new Gate();
+    toy.handlers = { refresh: () => gate.opened };
+    const reading = asked(toy.ref, 'read', 1);
+    await until(() => toy.events.includes('refresh'));
+    let drained = false;
+    const waiting = toy.host.drained().then(() => (drained = true));
+    await new Promise((resolve) => setImmediate(resolve));
+    t.notOk(drained);
+    gate.open();
+    t.equal(await reading, 1);
+    await waiting;
+    await Promise.all([toy.host.close(), toy.host.close()]);
+    t.match(await asked(toy.ref, 'read', 2), { failure: 'actor_restarted' });
+    t.equal(toy.events.filter((event) => event === 'close').length, 1);
+  },
+);

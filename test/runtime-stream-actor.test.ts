@@ -1,15 +1,15 @@
 import t from 'tap';
-import { keepAlive } from './fixtures/keep-alive.js';
+import type { StorageTypes } from '../src/actors/storage-types.js';
 import { MustReopen } from '../src/runtime/actor.js';
 import { CodedError, isFailure } from '../src/runtime/failure.js';
 import { silentLog } from '../src/runtime/log.js';
 import { seededRandom } from '../src/runtime/random.js';
 import { StreamActor, type StreamBehaviour } from '../src/runtime/stream-actor.js';
-import type { StorageTypes } from '../src/actors/storage-types.js';
 import { ModelDatabase } from '../src/storage/model/model-database.js';
-import { ModelStore, type ModelHooks } from '../src/storage/model/model-store.js';
+import { type ModelHooks, ModelStore } from '../src/storage/model/model-store.js';
 import { StoreError } from '../src/storage/store-error.js';
 import { manualClock } from './fixtures/device-replica.js';
+import { keepAlive } from './fixtures/keep-alive.js';
 import { Gate } from './fixtures/toy-actor.js';
 
 keepAlive(t);
@@ -72,28 +72,31 @@ t.test('a batch is decided in order on what the others committed, and applied on
   t.equal(actor.read('all', 0), 'one two three', 'its own records are not applied twice');
 });
 
-t.test('a catch-up that comes back after a commit has moved the cursor changes nothing', async (t) => {
-  const gate = new Gate();
-  let held = false;
-  const { actor, other } = await open({
-    after: (operation) => {
-      if (operation !== 'catchUp' || !held) return;
-      held = false;
-      return gate.opened;
-    },
-  });
-  await other.write(say('one'));
-  held = true;
-  const slow = actor.refresh();
-  await actor.write(say('two'));
-  t.equal(actor.read('all', 0), 'one two');
-  gate.open();
-  await slow;
-  t.equal(actor.read('all', 0), 'one two', 'neither applied twice nor gone back');
-  await other.write(say('three'));
-  await actor.refresh();
-  t.equal(actor.read('all', 0), 'one two three');
-});
+t.test(
+  'a catch-up that comes back after a commit has moved the cursor changes nothing',
+  async (t) => {
+    const gate = new Gate();
+    let held = false;
+    const { actor, other } = await open({
+      after: (operation) => {
+        if (operation !== 'catchUp' || !held) return;
+        held = false;
+        return gate.opened;
+      },
+    });
+    await other.write(say('one'));
+    held = true;
+    const slow = actor.refresh();
+    await actor.write(say('two'));
+    t.equal(actor.read('all', 0), 'one two');
+    gate.open();
+    await slow;
+    t.equal(actor.read('all', 0), 'one two', 'neither applied twice nor gone back');
+    await other.write(say('three'));
+    await actor.refresh();
+    t.equal(actor.read('all', 0), 'one two three');
+  },
+);
 
 t.test('what a failed commit decided is forgotten', async (t) => {
   let failing = false;
@@ -104,7 +107,8 @@ t.test('what a failed commit decided is forgotten', async (t) => {
   });
   failing = true;
   t.match(await actor.write(say('one', 'two')), [
-    { failure: 'store_unavailable' }, { failure: 'store_unavailable' },
+    { failure: 'store_unavailable' },
+    { failure: 'store_unavailable' },
   ]);
   failing = false;
   t.equal(actor.read('all', 0), '');

@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
-import { keepAlive } from './fixtures/keep-alive.js';
 import { systemClock } from '../src/runtime/clock.js';
 import { silentLog } from '../src/runtime/log.js';
 import { systemRandom } from '../src/runtime/random.js';
 import { Supervisor } from '../src/runtime/supervisor.js';
 import type { AskingControl } from './fixtures/asking-thread.js';
+import { keepAlive } from './fixtures/keep-alive.js';
 import { until } from './fixtures/toy-actor.js';
 
 keepAlive(t);

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { startHaloCluster, type HaloCluster } from './fixtures/halo-cluster.js';
+import { type HaloCluster, startHaloCluster } from './fixtures/halo-cluster.js';
 import { eventually, type HaloAnswer, type HaloServer, pause } from './fixtures/halo-server.js';
 import { TcpProxy } from './fixtures/tcp-proxy.js';
 
@@ -49,7 +49,11 @@ t.test('a database that cannot be used makes the replica unready within 3 s', as
   const [server] = servers as [HaloServer];
   const postgres = cluster.server;
   const unready = async (what: string): Promise<void> => {
-    const tookMs = await eventually(async () => (await readyz(server)) === 503, SAID_WITHIN_MS, what);
+    const tookMs = await eventually(
+      async () => (await readyz(server)) === 503,
+      SAID_WITHIN_MS,
+      what,
+    );
     t.pass(`${what}: unready after ${tookMs} ms`);
   };
   const back = (): Promise<number> =>
@@ -89,36 +93,44 @@ t.test('a database that cannot be used makes the replica unready within 3 s', as
   await back();
 });
 
-t.test('a replica cut off from the database lets nobody in, whatever happens elsewhere', async (t) => {
-  const halo = await start(t, 1);
-  const [a] = halo.servers as [HaloServer];
-  const proxy = await TcpProxy.start(halo.cluster.server);
-  t.teardown(() => proxy.stop());
-  const b = await halo.add([], proxy.urlOf(halo.database.url));
-  const device = await a.enrol();
-  t.equal(await b.authenticate(device.credential), 'in');
-  for (const fault of ['refuse', 'goSilent'] as const) {
-    proxy[fault]();
-    if (fault === 'refuse') proxy.cut();
-    t.equal(await b.authenticate(device.credential), 'store_unavailable', fault);
+t.test(
+  'a replica cut off from the database lets nobody in, whatever happens elsewhere',
+  async (t) => {
+    const halo = await start(t, 1);
+    const [a] = halo.servers as [HaloServer];
+    const proxy = await TcpProxy.start(halo.cluster.server);
+    t.teardown(() => proxy.stop());
+    const b = await halo.add([], proxy.urlOf(halo.database.url));
+    const device = await a.enrol();
+    t.equal(await b.authenticate(device.credential), 'in');
+    for (const fault of ['refuse', 'goSilent'] as const) {
+      proxy[fault]();
+      if (fault === 'refuse') proxy.cut();
+      t.equal(await b.authenticate(device.credential), 'store_unavailable', fault);
+      proxy.heal();
+      await eventually(
+        async () => (await b.authenticate(device.credential)) === 'in',
+        BACK_WITHIN_MS,
+      );
+    }
+    proxy.refuse();
+    proxy.cut();
+    const revoked = await a.admin('POST', `/api/v1/devices/${device.id}/revoke`, {
+      reason: 'lost',
+    });
+    t.equal(revoked.status, 200);
+    t.equal(await b.authenticate(device.credential), 'store_unavailable');
+    t.equal(await a.authenticate(device.credential), 'device_revoked');
     proxy.heal();
-    await eventually(async () => (await b.authenticate(device.credential)) === 'in', BACK_WITHIN_MS);
-  }
-  proxy.refuse();
-  proxy.cut();
-  const revoked = await a.admin('POST', `/api/v1/devices/${device.id}/revoke`, { reason: 'lost' });
-  t.equal(revoked.status, 200);
-  t.equal(await b.authenticate(device.credential), 'store_unavailable');
-  t.equal(await a.authenticate(device.credential), 'device_revoked');
-  proxy.heal();
-  const codes = new Set<string>();
-  await eventually(async () => {
-    const code = await b.authenticate(device.credential);
-    codes.add(code);
-    return code === 'device_revoked';
-  }, BACK_WITHIN_MS);
-  t.notOk(codes.has('in'), 'not for a moment');
-});
+    const codes = new Set<string>();
+    await eventually(async () => {
+      const code = await b.authenticate(device.credential);
+      codes.add(code);
+      return code === 'device_revoked';
+    }, BACK_WITHIN_MS);
+    t.notOk(codes.has('in'), 'not for a moment');
+  },
+);
 
 t.test('a replica that was stopped and continued lets nobody in on old knowledge', async (t) => {
   const halo = await start(t, 2);

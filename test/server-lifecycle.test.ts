@@ -22,17 +22,20 @@ t.test('a server on files keeps what it answered through kill -9', async (t) => 
   t.equal(await second.authenticate(other.credential), 'device_revoked');
 });
 
-t.test('a data directory has one server at a time; the second says so and exits with 3', async (t) => {
-  const installation = newInstallation();
-  const storage = onFiles();
-  const first = await HaloServer.start(installation, storage);
-  const second = HaloServer.spawn(installation, storage);
-  t.equal(await second.ended(), 3);
-  t.match(second.output, /is held|in use|another/i);
-  t.equal(await first.stop(), 0);
-  const third = await HaloServer.start(installation, storage);
-  t.equal(await third.stop(), 0);
-});
+t.test(
+  'a data directory has one server at a time; the second says so and exits with 3',
+  async (t) => {
+    const installation = newInstallation();
+    const storage = onFiles();
+    const first = await HaloServer.start(installation, storage);
+    const second = HaloServer.spawn(installation, storage);
+    t.equal(await second.ended(), 3);
+    t.match(second.output, /is held|in use|another/i);
+    t.equal(await first.stop(), 0);
+    const third = await HaloServer.start(installation, storage);
+    t.equal(await third.stop(), 0);
+  },
+);
 
 t.test('a port that is taken is said, with exit code 1', async (t) => {
   const taken = createServer().listen(0, '127.0.0.1');
@@ -44,19 +47,25 @@ t.test('a port that is taken is said, with exit code 1', async (t) => {
   t.match(server.output, new RegExp(`127.0.0.1:${port}`));
 });
 
-t.test('a database that is behind is refused with what to do; migrated at start if asked', async (t) => {
-  const halo = await startHaloCluster(0);
-  t.teardown(() => halo.stop());
-  const empty = await halo.cluster.emptyDatabase();
-  const behind = HaloServer.spawn(halo.installation, halo.storage(empty.url));
-  t.equal(await behind.ended(), 3);
-  t.match(behind.output, /halo-server migrate/);
-  const both = await Promise.all([1, 2].map(() =>
-    HaloServer.start(halo.installation, halo.storage(empty.ownerUrl), ['--auto-migrate'])));
-  t.teardown(() => Promise.all(both.map((server) => server.stop('SIGKILL'))));
-  const device = await both[0]!.enrol();
-  t.equal(await both[1]!.authenticate(device.credential), 'in');
-});
+t.test(
+  'a database that is behind is refused with what to do; migrated at start if asked',
+  async (t) => {
+    const halo = await startHaloCluster(0);
+    t.teardown(() => halo.stop());
+    const empty = await halo.cluster.emptyDatabase();
+    const behind = HaloServer.spawn(halo.installation, halo.storage(empty.url));
+    t.equal(await behind.ended(), 3);
+    t.match(behind.output, /halo-server migrate/);
+    const both = await Promise.all(
+      [1, 2].map(() =>
+        HaloServer.start(halo.installation, halo.storage(empty.ownerUrl), ['--auto-migrate']),
+      ),
+    );
+    t.teardown(() => Promise.all(both.map((server) => server.stop('SIGKILL'))));
+    const device = await both[0]!.enrol();
+    t.equal(await both[1]!.authenticate(device.credential), 'in');
+  },
+);
 
 t.test('SIGTERM: unready first, what is in flight is answered, exit 0, nothing left', async (t) => {
   const installation = newInstallation();
@@ -83,16 +92,21 @@ t.test('SIGTERM: unready first, what is in flight is answered, exit 0, nothing l
   t.ok(answered.length > 20);
   t.ok(answered.every((result) => result.status === 'fulfilled' && result.value === 'in'));
   const after = firstFailed < 0 ? [] : results.slice(firstFailed);
-  t.ok(after.every((result) => result.status === 'rejected'), 'closed once, and for good');
+  t.ok(
+    after.every((result) => result.status === 'rejected'),
+    'closed once, and for good',
+  );
   t.notOk(existsSync(readyFile), 'the ready file is gone');
 });
 
 t.test('secrets are for their owner only, and in no log', async (t) => {
   const installation = newInstallation();
   const directory = mkdtempSync(join(tmpdir(), 'halo-data-'));
-  const server = await HaloServer.start(installation, ['--data-dir', directory], [
-    '--log-level', 'trace',
-  ]);
+  const server = await HaloServer.start(
+    installation,
+    ['--data-dir', directory],
+    ['--log-level', 'trace'],
+  );
   const device = await server.enrol();
   const minted = await server.admin('POST', '/api/v1/enrollment-tokens', { user: 'bob' });
   await server.authenticate(device.credential);

@@ -1,8 +1,8 @@
-import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import t, { type Test } from 'tap';
-import { seededRandom, type Random } from '../src/runtime/random.js';
-import { startHaloCluster, type HaloCluster } from './fixtures/halo-cluster.js';
-import { ADMIN_TOKEN, pause, type HaloAnswer, type HaloServer } from './fixtures/halo-server.js';
+import { type Random, seededRandom } from '../src/runtime/random.js';
+import { type HaloCluster, startHaloCluster } from './fixtures/halo-cluster.js';
+import { ADMIN_TOKEN, type HaloAnswer, type HaloServer, pause } from './fixtures/halo-server.js';
 
 const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1_000_000));
 const ROUNDS = Number(process.env['ROUNDS'] ?? 200);
@@ -57,7 +57,9 @@ class Round {
   async enrol(token: string, key: DeviceKey | undefined, idempotency: string): Promise<void> {
     const proof = key && {
       deviceKey: key.publicKey,
-      proof: sign(null, Buffer.from(`halo-enroll-v1\n${token}`), key.privateKey).toString('base64url'),
+      proof: sign(null, Buffer.from(`halo-enroll-v1\n${token}`), key.privateKey).toString(
+        'base64url',
+      ),
     };
     const body = { token, name: 'n', platform: 'p', ...proof };
     const headers: Record<string, string> =
@@ -78,7 +80,13 @@ class Round {
     const what = this.random.fraction();
     if (what < 0.4) {
       const known = this.revoked.has(id);
-      const answer = await this.call(this.any(), 'GET', '/api/v1/auth/device', undefined, credential);
+      const answer = await this.call(
+        this.any(),
+        'GET',
+        '/api/v1/auth/device',
+        undefined,
+        credential,
+      );
       if (known && answer?.status === 200) this.t.fail('a revoked device passed');
     } else if (what < 0.7) {
       const path = `/api/v1/devices/${id}/rotate`;

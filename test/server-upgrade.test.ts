@@ -15,11 +15,15 @@ t.test('an older and a newer binary run side by side until the upgrade is finish
   const ownerFile = join(installation.directory, 'owner.url');
   writeFileSync(ownerFile, database.ownerUrl);
   const finish = () =>
-    spawnSync(process.execPath, [PROGRAM, 'migrate', '--finish', '--database-url-file', ownerFile], {
-      encoding: 'utf8',
-    });
+    spawnSync(
+      process.execPath,
+      [PROGRAM, 'migrate', '--finish', '--database-url-file', ownerFile],
+      {
+        encoding: 'utf8',
+      },
+    );
   const formats = async (): Promise<string[]> => {
-    const rows = await database.sql("SELECT DISTINCT left(body, 5) AS head FROM halo_journal");
+    const rows = await database.sql('SELECT DISTINCT left(body, 5) AS head FROM halo_journal');
     return rows.map((row) => String(row['head'])).sort();
   };
   // As a database is that the older binary made and used.

@@ -1,6 +1,6 @@
 /** Every actor there is: what threads are made of, and what front threads must know of them. */
 import type { ActorDefinition } from '../runtime/actor.js';
-import { devicesActor, isDeviceWrite, type DevicesEnvironment } from './devices/actor.js';
+import { type DevicesEnvironment, devicesActor, isDeviceWrite } from './devices/actor.js';
 import { DEVICES_ACTOR } from './devices/client.js';
 
 /** What any actor may be given. */

@@ -2,9 +2,10 @@
  * Whether this replica should get traffic: asked of the store, the threads and the actors twice a
  * second, and told to the front threads, which answer `/readyz` by themselves.
  */
+
+import type { Readiness } from '../http/services.js';
 import type { Clock } from '../runtime/clock.js';
 import { toFailure } from '../runtime/failure.js';
-import type { Readiness } from '../http/services.js';
 
 export interface ReadinessSources {
   /** Proves that the store can be written, within its own bound of 2 s. */

@@ -9,11 +9,7 @@ import { startStorageThread } from '../storage/file/storage-thread.js';
 import type { StoreSource } from '../storage/open-store.js';
 import { check, migrate } from '../storage/postgres/migrate.js';
 import { PostgresProbe } from '../storage/postgres/probe.js';
-import type {
-  FileBackendOptions,
-  PostgresBackendOptions,
-  ServeOptions,
-} from './serve-options.js';
+import type { FileBackendOptions, PostgresBackendOptions, ServeOptions } from './serve-options.js';
 
 export interface ServerStorage {
   /** For one thread; called again each time that thread starts. */

@@ -2,12 +2,12 @@
  * `halo-server serve`: the main thread of a server. Starts everything in order, answers for
  * readiness, and stops everything in order.
  */
-import { describe, CodedError } from '../runtime/failure.js';
-import { openLog } from '../runtime/pino-log.js';
+import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
+import { openLog } from '../runtime/pino-log.js';
 import { EXIT_DONE, EXIT_FAILED, EXIT_REFUSED } from './exit-codes.js';
-import { Server } from './server.js';
 import type { ServeOptions } from './serve-options.js';
+import { Server } from './server.js';
 
 /** Codes that mean "refused to protect data", not "did not work". */
 const REFUSALS = new Set([

@@ -11,10 +11,10 @@ import type { Log } from '../runtime/log.js';
 import { defaultThreadCounts } from '../runtime/placement.js';
 import { systemRandom, uuidV7 } from '../runtime/random.js';
 import type { SupervisedThread } from '../runtime/supervised-thread.js';
-import { Supervisor, type PlacedActor } from '../runtime/supervisor.js';
-import { watchAdminTokens, type AdminTokensWatch } from './admin-tokens.js';
+import { type PlacedActor, Supervisor } from '../runtime/supervisor.js';
+import { type AdminTokensWatch, watchAdminTokens } from './admin-tokens.js';
 import { ReadinessWatch } from './readiness.js';
-import { removeReadyFile, writeReadyFile, type ReadyFacts } from './ready-file.js';
+import { type ReadyFacts, removeReadyFile, writeReadyFile } from './ready-file.js';
 import type { ServeOptions } from './serve-options.js';
 import { openServerStorage, type ServerStorage } from './serve-storage.js';
 import { actorThreadSpecs, frontThreadSpecs } from './serve-threads.js';
@@ -124,7 +124,11 @@ export class Server {
     const port = await proveFreePort(host, options.listen.port);
     this.url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
     this.metrics = await MetricsListener.open(options.metricsListen, () => this.measured());
-    this.supervisor = this.makeSupervisor(counts, port, keyring.derive(IDEMPOTENCY_KEY_LABEL).secret);
+    this.supervisor = this.makeSupervisor(
+      counts,
+      port,
+      keyring.derive(IDEMPOTENCY_KEY_LABEL).secret,
+    );
     await this.supervisor.start();
     this.watchReadiness();
   }
@@ -206,7 +210,13 @@ export class Server {
       epoch: typeof epoch === 'string' ? epoch : '',
       version: this.version,
       actors: actors.map(({ name, thread, state, readDepth, writeDepth, restarts, facts }) => ({
-        name, thread, state, readDepth, writeDepth, restarts, ...facts,
+        name,
+        thread,
+        state,
+        readDepth,
+        writeDepth,
+        restarts,
+        ...facts,
       })),
     };
   }

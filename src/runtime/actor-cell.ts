@@ -9,20 +9,20 @@
  */
 import {
   ACTOR_BOUNDS,
-  BACKGROUND_PERIOD_MS,
-  Escalate,
-  MustReopen,
   type ActorBounds,
   type ActorDefinition,
   type ActorHandlers,
+  BACKGROUND_PERIOD_MS,
+  Escalate,
+  MustReopen,
 } from './actor.js';
 import { ActorMetrics, type ActorSnapshot, type CellState } from './actor-metrics.js';
-import { delay, type Clock, type Timer } from './clock.js';
-import { CodedError, describe, failure, isFailure, toFailure, type Failure } from './failure.js';
+import { type Clock, delay, type Timer } from './clock.js';
+import { CodedError, describe, type Failure, failure, isFailure, toFailure } from './failure.js';
 import { Lane, type Letter } from './lane.js';
 import type { Log } from './log.js';
 import type { Random } from './random.js';
-import { backoffMs, RestartIntensity, RESTART_BOUNDS } from './restart-policy.js';
+import { backoffMs, RESTART_BOUNDS, RestartIntensity } from './restart-policy.js';
 
 export interface CellEnvironment {
   readonly clock: Clock;
@@ -179,7 +179,8 @@ export class ActorCell {
         }
         answer = toFailure(error);
       }
-      if (typeof answer === 'object' && answer !== null) this.answerLater(letter, answer, startedMs);
+      if (typeof answer === 'object' && answer !== null)
+        this.answerLater(letter, answer, startedMs);
       else this.answer(letter, answer, startedMs);
     }
     metrics.readHandleMs.observe(this.environment.clock.monotonicMs() - startedMs);

@@ -5,7 +5,7 @@
 import { READ_DEADLINE_MS, WRITE_DEADLINE_MS } from './actor.js';
 import type { ActorRef, AnswerSink, AskOptions } from './ask.js';
 import type { Clock, Timer } from './clock.js';
-import { failure, type Failure } from './failure.js';
+import { type Failure, failure } from './failure.js';
 import type { AnswerMessage, AskMessage } from './protocol.js';
 
 /** The part of a MessagePort that the channel uses. */
@@ -95,13 +95,7 @@ export class ActorChannel {
   }
 
   /** See `ActorRef.ask`. */
-  ask(
-    actor: string,
-    kind: string,
-    payload: unknown,
-    sink: AnswerSink,
-    options?: AskOptions,
-  ): void {
+  ask(actor: string, kind: string, payload: unknown, sink: AnswerSink, options?: AskOptions): void {
     if (!this.port) {
       sink.answered(failure('actor_restarted', 'The actor is being restarted.', 1), 0);
       return;
@@ -135,7 +129,15 @@ export class ActorChannel {
     const waitMs = options?.deadlineMs ?? (write ? WRITE_DEADLINE_MS : READ_DEADLINE_MS);
     const deadlineMs = this.clock.monotonicMs() + waitMs;
     const group: Group = {
-      message: { type: 'ask', group: this.nextGroup, actor, kind, operator, deadlineMs, payloads: [] },
+      message: {
+        type: 'ask',
+        group: this.nextGroup,
+        actor,
+        kind,
+        operator,
+        deadlineMs,
+        payloads: [],
+      },
       sinks: [],
       write,
       open: 0,

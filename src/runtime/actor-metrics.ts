@@ -1,5 +1,5 @@
 /** What is counted of one actor; crosses threads as `ActorSnapshot`. */
-import { BATCH_BOUNDS, Histogram, LATENCY_BOUNDS_MS, type HistogramSnapshot } from './histogram.js';
+import { BATCH_BOUNDS, Histogram, type HistogramSnapshot, LATENCY_BOUNDS_MS } from './histogram.js';
 
 export type CellState = 'opening' | 'running' | 'restarting' | 'stopped';
 
@@ -42,8 +42,18 @@ export class ActorMetrics {
 
   snapshot(): Pick<
     ActorSnapshot,
-    | 'restarts' | 'rejected' | 'expired' | 'catchUps' | 'catchUpFailures' | 'commits'
-    | 'readBatch' | 'writeBatch' | 'readWaitMs' | 'writeWaitMs' | 'readHandleMs' | 'writeHandleMs'
+    | 'restarts'
+    | 'rejected'
+    | 'expired'
+    | 'catchUps'
+    | 'catchUpFailures'
+    | 'commits'
+    | 'readBatch'
+    | 'writeBatch'
+    | 'readWaitMs'
+    | 'writeWaitMs'
+    | 'readHandleMs'
+    | 'writeHandleMs'
   > {
     return {
       restarts: this.restarts,

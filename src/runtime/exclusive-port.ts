@@ -1,6 +1,6 @@
 /** Proves that nobody else has a port before front threads share it (SO_REUSEPORT would hide it). */
 import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { CodedError } from './failure.js';
 
 /**

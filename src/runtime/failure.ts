@@ -57,7 +57,8 @@ export function isFailure(value: unknown): value is Failure {
 
 /** What an unexpected or coded error is to the one who asked. The text of a bug stays in the log. */
 export function toFailure(error: unknown): Failure {
-  if (error instanceof CodedError) return failure(error.code, error.message, error.retryAfterSeconds);
+  if (error instanceof CodedError)
+    return failure(error.code, error.message, error.retryAfterSeconds);
   return failure('internal_error');
 }
 

@@ -2,7 +2,7 @@
  * A clock for simulations: time moves only from event to event, so that a seed replays a run. All
  * of the code under simulation runs in one thread, between two events.
  */
-import { systemClock, type Clock, type Timer } from './clock.js';
+import { type Clock, systemClock, type Timer } from './clock.js';
 
 interface Event {
   readonly atMs: number;

@@ -9,15 +9,15 @@
  *   only after its commit; after an unknown outcome the cursor stays and the next catch-up tells.
  * - A batch that the store refuses is halved until the one that does not fit fails alone.
  */
-import { MustReopen, type ActorHandlers, type WriteAsk } from './actor.js';
+import { type ActorHandlers, MustReopen, type WriteAsk } from './actor.js';
 import { CodedError, describe, toFailure } from './failure.js';
 import type { Log } from './log.js';
 import {
   HISTORY_CHANGED,
-  WRITE_REFUSED,
   type StoreTypes,
   type StreamCatchUp,
   type StreamStore,
+  WRITE_REFUSED,
 } from './stream-store.js';
 
 /** What is known when reads are answered. */

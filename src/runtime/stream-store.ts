@@ -45,9 +45,7 @@ export interface StreamStore<T extends StoreTypes> {
   ): Promise<T['position']>;
   catchUp(
     position: T['position'],
-  ):
-    | StreamCatchUp<T['position'], T['record']>
-    | Promise<StreamCatchUp<T['position'], T['record']>>;
+  ): StreamCatchUp<T['position'], T['record']> | Promise<StreamCatchUp<T['position'], T['record']>>;
   commit(
     unit: T['needs'] & { readonly streams: readonly string[]; readonly position: T['position'] },
     decide: (locked: T['locked']) => T['changes'],

@@ -4,14 +4,14 @@
  * States: starting → running → (death) restarting → starting …; stopping → stopped is final.
  */
 import { once } from 'node:events';
-import { MessageChannel, Worker, type TransferListItem } from 'node:worker_threads';
-import { releaseProxy, transfer, wrap, type Remote } from 'comlink';
+import { MessageChannel, type TransferListItem, Worker } from 'node:worker_threads';
+import { type Remote, releaseProxy, transfer, wrap } from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import { delay, type Clock } from './clock.js';
+import { type Clock, delay } from './clock.js';
 import { CodedError, describe } from './failure.js';
 import type { Log } from './log.js';
 import type { Random } from './random.js';
-import { backoffMs, RestartIntensity, RESTART_BOUNDS } from './restart-policy.js';
+import { backoffMs, RESTART_BOUNDS, RestartIntensity } from './restart-policy.js';
 import type { ThreadControl, ThreadEvent, ThreadStart } from './thread-control.js';
 
 export interface ThreadSpec {
@@ -83,7 +83,9 @@ export class SupervisedThread<Control extends ThreadControl> {
     });
     this.gone = new Promise((_, reject) => {
       worker.once('exit', (code) => {
-        reject(new CodedError('actor_restarted', `Thread ${name} ended with code ${code}.`, { cause }));
+        reject(
+          new CodedError('actor_restarted', `Thread ${name} ended with code ${code}.`, { cause }),
+        );
         port1.close();
         if (this.worker === worker) this.died(code, cause);
       });

@@ -12,10 +12,10 @@ import {
   type ThreadSpec,
 } from './supervised-thread.js';
 import {
-  portPair,
   type ActorThreadControl,
   type ActorThreadSnapshot,
   type FrontThreadControl,
+  portPair,
 } from './thread-control.js';
 
 export interface ActorThreadSpec extends ThreadSpec {

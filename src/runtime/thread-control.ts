@@ -2,7 +2,7 @@
  * The control surface between the supervisor and its threads, carried by comlink: open, attach,
  * drain, close, inspect. Nothing of it is on the way of a request.
  */
-import { MessageChannel, parentPort, workerData, type MessagePort } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { expose } from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import type { ActorHost } from './actor-host.js';

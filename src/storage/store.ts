@@ -62,8 +62,12 @@ export type KvChange =
   | ({ readonly op: 'add'; readonly key: string } & KvEntry)
   | { readonly op: 'delete'; readonly key: string }
   /** Sets the value to the greater of the stored number and `to`; never backwards. */
-  | { readonly op: 'raise'; readonly key: string; readonly to: number;
-      readonly expiresAtMs: number | null };
+  | {
+      readonly op: 'raise';
+      readonly key: string;
+      readonly to: number;
+      readonly expiresAtMs: number | null;
+    };
 
 export interface DocumentKey {
   readonly kind: string;
@@ -76,8 +80,11 @@ export interface StoredDocument extends DocumentKey {
   readonly expiresAtMs: number | null;
 }
 export type DocumentChange =
-  | (DocumentKey & { readonly op: 'put'; readonly body: string;
-      readonly expiresAtMs: number | null })
+  | (DocumentKey & {
+      readonly op: 'put';
+      readonly body: string;
+      readonly expiresAtMs: number | null;
+    })
   | (DocumentKey & { readonly op: 'delete' });
 
 /** Adds `delta` to a counter (0 when absent or expired). `expiresAtMs` is set when it is created. */

@@ -10,23 +10,22 @@
  * Bounds: lanes and batches are the runtime's (`ACTOR_BOUNDS`); sightings wait at most one for each
  * device; a page of a list is bounded at the door.
  */
-import { Escalate, type ActorDefinition, type WriteAsk } from '../../runtime/actor.js';
+import { type ActorDefinition, Escalate, type WriteAsk } from '../../runtime/actor.js';
 import type { Clock } from '../../runtime/clock.js';
-import { CodedError, failure, type Failure } from '../../runtime/failure.js';
+import { CodedError, type Failure, failure } from '../../runtime/failure.js';
 import type { Log } from '../../runtime/log.js';
 import type { Random } from '../../runtime/random.js';
 import {
-  StreamActor,
   type Overlay,
   type ReadView,
+  StreamActor,
   type StreamBehaviour,
 } from '../../runtime/stream-actor.js';
-import type { StorageTypes } from '../storage-types.js';
 import type { Locked, Store, StoredRecord } from '../../storage/store.js';
+import type { StorageTypes } from '../storage-types.js';
 import { DEVICES_ACTOR } from './client.js';
 import { decideWrite, kvKeysOf, viewOf } from './decide.js';
 import {
-  packAllowed,
   type ConfirmFirstUse,
   type DevicePage,
   type DeviceView,
@@ -34,6 +33,7 @@ import {
   type GetDevice,
   type Idempotency,
   type ListDevices,
+  packAllowed,
 } from './messages.js';
 import { DevicesOverlay } from './overlay.js';
 import { Sightings } from './sightings.js';
@@ -152,7 +152,9 @@ class DevicesBehaviour implements StreamBehaviour<DevicesState, StorageTypes> {
     if (device === undefined || !isLiveCredential(device, digest, storeTimeMs)) return UNKNOWN;
     if (state.revocations.has(device.id)) return REVOKED;
     if (device.unconfirmed) {
-      return new Escalate('confirmFirstUse', { credentialDigest: digest } satisfies ConfirmFirstUse);
+      return new Escalate('confirmFirstUse', {
+        credentialDigest: digest,
+      } satisfies ConfirmFirstUse);
     }
     this.sightings.note(device, storeTimeMs);
     device.packed ??= packAllowed(device.id, device.user);

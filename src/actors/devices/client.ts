@@ -1,5 +1,5 @@
 /** Typed functions with which the rest of the process asks the devices actor. */
-import { askForValue, type ActorRef, type AnswerSink, type AskOptions } from '../../runtime/ask.js';
+import { type ActorRef, type AnswerSink, type AskOptions, askForValue } from '../../runtime/ask.js';
 import type {
   DevicePage,
   DeviceReads,

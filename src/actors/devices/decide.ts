@@ -5,14 +5,13 @@
 import { CodedError } from '../../runtime/failure.js';
 import { uuidV7 } from '../../runtime/random.js';
 import {
+  type Idempotency,
   idempotencyChange,
   idempotencyKvKey,
   storedAnswer,
   superseded,
-  type Idempotency,
 } from '../idempotency.js';
 import { digestOf, mintSecret } from '../secrets.js';
-import { packAllowed } from './messages.js';
 import type {
   Caller,
   ConfirmFirstUse,
@@ -28,6 +27,7 @@ import type {
   VoidedTokens,
   VoidTokens,
 } from './messages.js';
+import { packAllowed } from './messages.js';
 import type { DevicesOverlay } from './overlay.js';
 import type { Device, Revocation } from './state.js';
 
@@ -168,7 +168,10 @@ function tokenRow(overlay: DevicesOverlay, tokenDigest: string): TokenRow {
 }
 
 function tokenInvalid(): CodedError {
-  return new CodedError('enrollment_token_invalid', 'The token is unknown, spent, void or expired.');
+  return new CodedError(
+    'enrollment_token_invalid',
+    'The token is unknown, spent, void or expired.',
+  );
 }
 
 function revoke(overlay: DevicesOverlay, input: Revoke): DeviceView {
@@ -193,9 +196,7 @@ function rotate(overlay: DevicesOverlay, input: Rotate): Rotated {
   }
   const credential = mintSecret('device', overlay.random);
   const digest = digestOf(credential);
-  const replaced = before
-    ? {}
-    : overlapOf(device.digest, input.overlapSeconds, overlay.nowMs);
+  const replaced = before ? {} : overlapOf(device.digest, input.overlapSeconds, overlay.nowMs);
   const rotated: Device = { ...device, ...replaced, digest, unconfirmed: false };
   overlay.putDevice(rotated);
   rememberCredential(overlay, input.idempotency, rotated);

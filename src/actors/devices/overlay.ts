@@ -3,15 +3,15 @@
  * all of it is thrown away if the commit fails.
  */
 import type { Random } from '../../runtime/random.js';
-import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
 import type { Format } from '../../storage/envelope.js';
+import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
 import {
-  isLiveCredential,
-  toAppend,
   type Device,
   type DevicesRecord,
   type DevicesState,
+  isLiveCredential,
   type Revocation,
+  toAppend,
 } from './state.js';
 
 export class DevicesOverlay {

@@ -4,9 +4,9 @@
  * the same view as having seen them all. A revocation and a void have keys of their own and are
  * sticky: no later device record can undo them.
  */
-import { encodeEnvelope, decodeEnvelope, type Format } from '../../storage/envelope.js';
-import { StoreError } from '../../storage/store-error.js';
+import { decodeEnvelope, encodeEnvelope, type Format } from '../../storage/envelope.js';
 import type { Append, StoredRecord } from '../../storage/store.js';
+import { StoreError } from '../../storage/store-error.js';
 
 export const DEVICES_STREAM = 'devices';
 
@@ -108,7 +108,10 @@ function addOrdinal(state: DevicesState, device: Device): void {
   const known = state.byUser.get(device.user);
   if (known === undefined) state.byUser.set(device.user, device.ordinal);
   else if (typeof known === 'number') {
-    state.byUser.set(device.user, [known, device.ordinal].sort((a, b) => a - b));
+    state.byUser.set(
+      device.user,
+      [known, device.ordinal].sort((a, b) => a - b),
+    );
   } else {
     // Replays bring devices in the order of their last change, so a late one may belong earlier.
     let at = known.length;
@@ -128,16 +131,22 @@ export function isLiveCredential(device: Device, digest: string, storeTimeMs: nu
 export function toAppend(record: DevicesRecord, format: Format): Append {
   const { key, fields, names } = layout(record);
   const data =
-    format === 2
-      ? fields
-      : Object.fromEntries(names.map((name, index) => [name, fields[index]]));
+    format === 2 ? fields : Object.fromEntries(names.map((name, index) => [name, fields[index]]));
   const body = encodeEnvelope({ format, type: record.type, data });
   return { stream: DEVICES_STREAM, key, body };
 }
 
 const DEVICE_FIELDS = [
-  'ordinal', 'id', 'user', 'name', 'platform', 'enrolledAtMs', 'digest', 'previousDigest',
-  'previousUntilMs', 'unconfirmed',
+  'ordinal',
+  'id',
+  'user',
+  'name',
+  'platform',
+  'enrolledAtMs',
+  'digest',
+  'previousDigest',
+  'previousUntilMs',
+  'unconfirmed',
 ];
 const REVOCATION_FIELDS = ['id', 'atMs', 'reason', 'by'];
 const VOID_FIELDS = ['user', 'upToMs'];
@@ -150,8 +159,16 @@ function layout(record: DevicesRecord): { key: string; fields: unknown[]; names:
         key: `device/${d.id}`,
         names: DEVICE_FIELDS,
         fields: [
-          d.ordinal, d.id, d.user, d.name, d.platform, d.enrolledAtMs, d.digest,
-          d.previousDigest ?? null, d.previousUntilMs, d.unconfirmed,
+          d.ordinal,
+          d.id,
+          d.user,
+          d.name,
+          d.platform,
+          d.enrolledAtMs,
+          d.digest,
+          d.previousDigest ?? null,
+          d.previousUntilMs,
+          d.unconfirmed,
         ],
       };
     }
@@ -174,10 +191,13 @@ type DecodedRecord =
 function decodeRecord(body: string): DecodedRecord {
   const { format, type, data } = decodeEnvelope(body);
   const names =
-    type === 'device' ? DEVICE_FIELDS
-    : type === 'revocation' ? REVOCATION_FIELDS
-    : type === 'token-void' ? VOID_FIELDS
-    : undefined;
+    type === 'device'
+      ? DEVICE_FIELDS
+      : type === 'revocation'
+        ? REVOCATION_FIELDS
+        : type === 'token-void'
+          ? VOID_FIELDS
+          : undefined;
   if (!names) {
     throw new StoreError('incompatible', 'The devices stream holds a record of an unknown type.');
   }
@@ -195,9 +215,29 @@ function decodeRecord(body: string): DecodedRecord {
 }
 
 function deviceOf(fields: readonly unknown[]): KnownDevice {
-  const [ordinal, id, user, name, platform, enrolledAtMs, digest, previousDigest,
-    previousUntilMs, unconfirmed] = fields as [number, string, string, string, string, number,
-    string, string | null, number, boolean];
+  const [
+    ordinal,
+    id,
+    user,
+    name,
+    platform,
+    enrolledAtMs,
+    digest,
+    previousDigest,
+    previousUntilMs,
+    unconfirmed,
+  ] = fields as [
+    number,
+    string,
+    string,
+    string,
+    string,
+    number,
+    string,
+    string | null,
+    number,
+    boolean,
+  ];
   if (!Number.isSafeInteger(ordinal) || typeof id !== 'string' || typeof digest !== 'string') {
     throw new StoreError('incompatible', 'A device record has a shape that is not known.');
   }
