@@ -22,6 +22,7 @@ import {
 } from './line-format.js';
 import { LineScanner, type ScannedLine } from './line-scanner.js';
 
+/** Where the log was cut off, and how much, for the report to the operator. */
 export interface TornTail {
   readonly file: string;
   readonly line: number;
@@ -29,12 +30,14 @@ export interface TornTail {
   readonly bytes: number;
 }
 
+/** What opening the newest log gives: the log to go on with, and what was repaired. */
 export interface OpenedLog {
   readonly log: CommitLog;
   /** What a crash left of a last write that was never answered; it was cut off. */
   readonly torn: TornTail | undefined;
 }
 
+/** Open for appending until `close`; one process has at most one at a time. */
 export class CommitLog {
   private constructor(
     private readonly fileSystem: FileSystem,
@@ -143,6 +146,7 @@ export class SyncFailure extends Error {
   }
 }
 
+/** Turns the failure of a sync into a `SyncFailure`, which ends all writing. */
 export function syncOr(path: string, sync: () => void): void {
   try {
     sync();

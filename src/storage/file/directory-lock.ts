@@ -19,11 +19,13 @@ import type { Random } from '../../runtime/random.js';
 import { StoreError } from '../store-error.js';
 import type { FileSystem } from './file-system.js';
 
+/** A held directory. It is free when the process ends, or earlier through `release`. */
 export interface DirectoryLock {
   /** Frees the directory; idempotent. The socket's name stays. */
   release(): void;
 }
 
+/** What holding a directory needs; `random` makes the temporary names. */
 export interface DirectoryLockOptions {
   readonly dataDir: string;
   readonly fileSystem: FileSystem;
@@ -179,8 +181,8 @@ function heldError(dataDir: string): StoreError {
 function socketsRefused(dataDir: string, cause: unknown): StoreError {
   return new StoreError(
     'store_unavailable',
-    `The data directory ${dataDir} does not take Unix sockets and hard links, by which it is held; ` +
-      'use a file system that does.',
+    `The data directory ${dataDir} does not take Unix sockets and hard links, by ` +
+      'which it is held; use a file system that does.',
     { cause },
   );
 }

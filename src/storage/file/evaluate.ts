@@ -26,6 +26,7 @@ export type KvStatement =
 
 export type KvAnswer = string | number | boolean | undefined;
 
+/** What a KV call writes, and what its caller is answered once that is on the disk. */
 export interface StatementResult {
   readonly operations: readonly TableOperation[];
   readonly answer: KvAnswer;
@@ -54,6 +55,7 @@ export function evaluateChanges(
   return operations;
 }
 
+/** One KV call, judged at `nowMs` on the store's clock. */
 export function evaluateStatement(
   draft: Tables,
   statement: KvStatement,

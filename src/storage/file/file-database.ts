@@ -23,6 +23,7 @@ import { Units } from './units.js';
 
 export type FileDatabaseOptions = GenerationOptions;
 
+/** One open data directory; `lockDirectory` must hold it before, until after `close`. */
 export class FileDatabase {
   readonly sharedHeads: SharedArrayBuffer;
   readonly units: Units;

@@ -25,6 +25,7 @@ type ReadRequest = Exclude<
   CallOf<'lock' | 'write' | 'keyValue' | 'see' | 'replaceEpoch' | 'probe'>
 >;
 
+/** One for each port; ends with it, so that a dead thread leaves no lock behind. */
 export class FileSession {
   private readonly pins = new Set<number>();
 

@@ -45,6 +45,7 @@ interface Backlog {
   readonly more: boolean;
 }
 
+/** One for each actor thread. Its errors are those of `Store`, and `damaged` from a replay. */
 export class FileStore implements Store {
   readonly backend = 'file';
   readonly kv: KeyValue;

@@ -20,6 +20,7 @@ import {
   writeSync,
 } from 'node:fs';
 
+/** What the backend asks of the system; every call throws what the system call says. */
 export interface FileSystem {
   /** Makes the directory and its parents if missing, for its owner only. */
   makeDirectory(path: string): void;

@@ -13,6 +13,7 @@ import { lockDirectory } from './directory-lock.js';
 import { FileDatabase } from './file-database.js';
 import { type FileSystem, systemFileSystem } from './file-system.js';
 
+/** The directory; everything else is the system's unless a test says otherwise. */
 export interface FinishOptions {
   readonly dataDir: string;
   readonly fileSystem?: FileSystem;

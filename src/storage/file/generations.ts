@@ -11,6 +11,7 @@ import { logPath, snapshotPath } from './layout.js';
 import type { LoadedStore, LoadOptions } from './load-store.js';
 import { writeSnapshot } from './snapshot.js';
 
+/** What opening needs, and when a log has grown enough to be replaced. */
 export interface GenerationOptions extends LoadOptions {
   readonly clock: Clock;
   /** A log shorter than this is never replaced; `LOG_BYTES_MIN` unless a test says otherwise. */
@@ -28,6 +29,7 @@ export const LOG_BYTES_MIN = 64 * 1024 * 1024;
  */
 const LOG_PART_OF_SNAPSHOT = 0.5;
 
+/** Knows which files make up the store now, and which are only waiting to be removed. */
 export class Generations {
   private snapshot: number | undefined;
   private closedLogs: number[];

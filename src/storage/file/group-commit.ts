@@ -23,12 +23,14 @@ export interface Evaluated {
   /** Called once all of it is on the disk. */
   readonly onDurable: (written: WrittenLine) => void;
 }
+/** What a write got in the log: the ids of its appends follow from `firstId`. */
 export interface WrittenLine {
   readonly firstId: number;
   readonly batch: string;
   readonly timeMs: number;
 }
 
+/** One unit or statement that waits to be written; it is answered through its callbacks. */
 export interface PendingWrite {
   /** Names of rows that no other unit may hold a lock on. */
   readonly rows: readonly string[];
@@ -45,6 +47,7 @@ const WAITING_WRITES_MAX = 20_000;
 const ROW_WAIT_MAX_MS = 3_000;
 const BATCH_BYTES = 8;
 
+/** The store in memory, as it is on the disk: changed only after a sync. */
 export interface CommitState {
   readonly tables: Tables;
   readonly heads: HeadsWriter;
@@ -59,6 +62,7 @@ interface Waiting {
   readonly deadlineMs: number;
 }
 
+/** The one place that writes to the log, and that knows whether it still may. */
 export class GroupCommit {
   /** Why nothing is written any more. */
   broken: StoreError | undefined;

@@ -18,6 +18,7 @@ const BATCH = 1;
 
 export const NO_CURSOR: Cursor = { id: 0, batch: '' };
 
+/** Made once by the storage thread, and handed to every actor thread. */
 export function makeSharedHeads(): SharedArrayBuffer {
   return new SharedArrayBuffer(
     (FIRST_STREAM + SHARED_STREAMS_MAX * WORDS_PER_STREAM) * BigInt64Array.BYTES_PER_ELEMENT,

@@ -15,6 +15,7 @@ interface StreamTail {
   readonly records: StoredRecord[];
 }
 
+/** Bounded in records and in bytes over all streams, whichever are busy. */
 export class JournalTail {
   private readonly streams = new Map<string, StreamTail>();
   /** Streams in the order of their records; the oldest goes first. */

@@ -20,6 +20,7 @@ const LOG_NAME = /^log-(\d{10})\.jsonl$/;
 const SNAPSHOT_NAME = /^snapshot-(\d{10})\.jsonl$/;
 const UNFINISHED_NAME = /^(log|snapshot)-\d{10}\.jsonl\.tmp$/;
 
+/** What was found in a directory, sorted into what counts and what does not. */
 export interface DataFiles {
   /** Generation of the newest snapshot; undefined when there is none. */
   readonly snapshot: number | undefined;
@@ -29,14 +30,17 @@ export interface DataFiles {
   readonly leftOver: readonly string[];
 }
 
+/** Where the commits of a generation are. */
 export function logPath(dataDir: string, generation: number): string {
   return join(dataDir, `log-${String(generation).padStart(GENERATION_DIGITS, '0')}.jsonl`);
 }
 
+/** Where everything before a generation is. */
 export function snapshotPath(dataDir: string, generation: number): string {
   return join(dataDir, `snapshot-${String(generation).padStart(GENERATION_DIGITS, '0')}.jsonl`);
 }
 
+/** Under which name a file is written until it is on the disk. */
 export function unfinished(path: string): string {
   return `${path}.tmp`;
 }

@@ -40,12 +40,14 @@ export type SnapshotLine = readonly Operation[];
 /** The version of the file layout itself; `incompatible` when a file says another. */
 export const LAYOUT_VERSION = 1;
 
+/** The first line, so that no file is taken for another. */
 export interface FileHeader {
   readonly halos: 'commit-log' | 'snapshot';
   readonly version: number;
   readonly generation: number;
 }
 
+/** The last line of a snapshot: what is not in its rows, and the proof that it is whole. */
 export interface SnapshotTrailer {
   readonly end: true;
   readonly newestId: number;
@@ -59,6 +61,7 @@ export const LINE_PREFIX_BYTES = 9;
 const LINE_FEED = 0x0a;
 const SPACE = 0x20;
 
+/** A value as a line, its line feed included. */
 export function encodeLine(value: unknown): string {
   const json = JSON.stringify(value);
   return `${crc32(json).toString(16).padStart(8, '0')} ${json}\n`;
@@ -82,6 +85,7 @@ function hexDigit(byte: number): number {
   return byte >= 0x61 && byte <= 0x66 ? byte - 0x57 : -1;
 }
 
+/** What an intact line says; it was this program that wrote it, so its shape is trusted. */
 export function lineJson(bytes: Buffer, start: number, end: number): unknown {
   return JSON.parse(bytes.toString('utf8', start + LINE_PREFIX_BYTES, end));
 }

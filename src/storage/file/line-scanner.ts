@@ -19,6 +19,7 @@ export interface ScannedLine {
   offset: number;
 }
 
+/** Holds one buffer, as large as the longest line; the caller closes the descriptor. */
 export class LineScanner {
   private buffer = Buffer.allocUnsafe(STEP_BYTES);
   /** Bytes in the buffer that are not a whole line yet. */

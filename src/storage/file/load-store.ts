@@ -10,6 +10,7 @@ import { findDataFiles } from './layout.js';
 import { type CommitLine, encodeLine, type TableOperation } from './line-format.js';
 import { loadSnapshot } from './snapshot-load.js';
 
+/** Which files the loaded state came from, to go on with them. */
 export interface LoadedStore {
   /** Generation of the newest snapshot. */
   readonly snapshot: number | undefined;
@@ -21,6 +22,7 @@ export interface LoadedStore {
   readonly log: CommitLog;
 }
 
+/** What opening a directory needs; `random` makes the epoch of a new store. */
 export interface LoadOptions {
   readonly dataDir: string;
   readonly fileSystem: FileSystem;
@@ -30,6 +32,7 @@ export interface LoadOptions {
 
 const EPOCH_BYTES = 8;
 
+/** The identity of a history: 16 lower-case hex digits. */
 export function randomEpoch(random: Random): string {
   return Buffer.from(random.bytes(EPOCH_BYTES)).toString('hex');
 }

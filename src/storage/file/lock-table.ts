@@ -7,6 +7,7 @@ export interface LockRequest {
   readonly onGranted: () => void;
 }
 
+/** Knows nothing of time: who waits or holds for too long calls `release`. */
 export class LockTable {
   private readonly holders = new Map<string, LockRequest>();
   private waiting: LockRequest[] = [];
@@ -48,12 +49,15 @@ export class LockTable {
   }
 }
 
+/** The lock that a unit takes to append to a stream. */
 export function streamLock(stream: string): string {
   return `s/${stream}`;
 }
+/** The lock that a unit takes to read a value. */
 export function valueLock(key: string): string {
   return `k/${key}`;
 }
+/** The lock that a unit takes to read a document, by its `documentName`. */
 export function documentLock(name: string): string {
   return `d/${name}`;
 }

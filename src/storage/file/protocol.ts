@@ -40,6 +40,7 @@ export interface Behind {
   readonly behind: true;
 }
 
+/** Everything after a position, from memory. */
 export interface CaughtUp {
   readonly behind: false;
   readonly records: readonly StoredRecord[];
@@ -48,6 +49,7 @@ export interface CaughtUp {
   readonly slots: Readonly<Record<string, number>>;
 }
 
+/** The locks are held, and this is all that the decision may know. */
 export interface GrantedUnit extends CaughtUp {
   readonly unit: number;
   readonly kv: readonly (readonly [key: string, entry: KvEntry])[];
@@ -67,6 +69,7 @@ export interface Restart {
   readonly restart: true;
 }
 
+/** A unit of work before its decision, with nothing left out. */
 export interface LockRequestBody {
   readonly streams: readonly string[];
   readonly position: Position;
@@ -74,6 +77,7 @@ export interface LockRequestBody {
   readonly documents: readonly DocumentKey[];
 }
 
+/** A unit of work after its decision. */
 export interface WriteBody {
   readonly unit: number;
   /** Of one stream and key at most one. */

@@ -53,6 +53,7 @@ export function loadSnapshot(
   }
 }
 
+/** True of a line that holds a record; such a line holds nothing else. */
 export function isJournalLine({ bytes, start, end }: ScannedLine): boolean {
   const from = start + LINE_PREFIX_BYTES;
   const to = Math.min(from + JOURNAL_LINE.length, end);

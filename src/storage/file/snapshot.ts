@@ -26,6 +26,7 @@ import {
 } from './line-format.js';
 import type { Tables } from './tables.js';
 
+/** What a snapshot is made of, and where it goes. */
 export interface SnapshotTask {
   readonly dataDir: string;
   readonly fileSystem: FileSystem;
@@ -42,7 +43,7 @@ export interface SnapshotTask {
 
 /** Rows of the tables on one line, and in one step. */
 const ROWS_PER_LINE = 200;
-/** What is synced on the way, so that the last sync has little to do and commits are not held up. */
+/** What is synced on the way, so that the last sync has little to do and holds up no commit. */
 const SYNC_EVERY_BYTES = 8 * 1024 * 1024;
 
 /**

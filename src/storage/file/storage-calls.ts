@@ -28,6 +28,7 @@ interface PendingCall {
   readonly reject: (error: StoreError) => void;
 }
 
+/** One for each port. Never waits without an end: an answer, or the end of the port. */
 export class StorageCalls {
   private readonly pending = new Map<number, PendingCall>();
   /** Calls that the storage thread answered with a failure, since the start. */

@@ -16,12 +16,14 @@ import { type StoreCode, StoreError } from '../store-error.js';
 import type { FileStoreConnection } from './protocol.js';
 import { StorageCalls } from './storage-calls.js';
 
+/** The directory to open, and where its events are logged. */
 export interface StorageThreadOptions {
   /** Made if missing. */
   readonly dataDir: string;
   readonly log?: Log;
 }
 
+/** What the thread is started with. */
 export interface StorageThreadData {
   readonly dataDir: string;
 }
@@ -38,6 +40,7 @@ export type FromWorker =
       readonly message: string;
     };
 
+/** A running storage thread, which holds its directory. */
 export interface StorageThread {
   /** A connection for one more `FileStore`; its port is transferred to the thread that has it. */
   connect(): FileStoreConnection;

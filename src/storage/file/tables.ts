@@ -6,15 +6,18 @@ import { type DocumentKey, documentName, type KvEntry, type StoredDocument } fro
 import type { TableOperation } from './line-format.js';
 import { SortedIds } from './sorted-ids.js';
 
+/** A row of the counters; `expiresAtMs` as in `KvEntry`. */
 export interface Counter {
   readonly value: number;
   readonly expiresAtMs: number | null;
 }
 
+/** What every row with an end has; ms since the Unix epoch, null: for ever. */
 export interface Expiring {
   readonly expiresAtMs: number | null;
 }
 
+/** False from the very millisecond at which it expires. */
 export function isLive(row: Expiring, nowMs: number): boolean {
   return row.expiresAtMs === null || row.expiresAtMs > nowMs;
 }
@@ -46,6 +49,7 @@ class Rows<Row> {
   }
 }
 
+/** The store's tables when it has no parent, else a draft over it. */
 export class Tables {
   readonly kv: Rows<KvEntry>;
   readonly documents: Rows<StoredDocument>;

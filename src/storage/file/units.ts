@@ -24,6 +24,7 @@ export const IDLE_HOLDER_MAX_MS = 2_000;
 /** Units at once over all clients, each of which has a few: beyond, something is wrong. */
 const UNITS_MAX = 10_000;
 
+/** One unit of work between its lock request and its end. */
 export interface Unit {
   readonly id: number;
   /** Whose it is; all units of a client end with it. */
@@ -34,6 +35,7 @@ export interface Unit {
   timer: Timer;
 }
 
+/** Gives every unit its time bounds, so that a stopped client never stops everyone. */
 export class Units {
   private readonly units = new Map<number, Unit>();
   private newestId = 0;
@@ -45,7 +47,7 @@ export class Units {
     private readonly commit: Pick<GroupCommit, 'schedule'>,
   ) {}
 
-  /** Calls one of the two, now or later. `onGranted` throwing frees the locks and fails the unit. */
+  /** Calls one of the two, now or later. If `onGranted` throws, the locks are free again. */
   begin(
     owner: object,
     body: LockRequestBody,

@@ -41,6 +41,7 @@ export interface ModelBackup {
   readonly tables: ModelTables;
 }
 
+/** One store's data; deterministic on an injected clock and seeded randomness. */
 export class ModelDatabase {
   /** The envelope format that records must be written in; a test of an upgrade sets it. */
   writeFormat: Format = FORMAT_NEWEST;

@@ -42,6 +42,7 @@ export interface ModelHooks {
   after?(operation: ModelOperation): void | Promise<void>;
 }
 
+/** As many as there are replicas or threads; closing one leaves the data to the others. */
 export class ModelStore implements Store {
   readonly backend = 'model';
   readonly kv: KeyValue;

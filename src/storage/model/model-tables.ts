@@ -12,6 +12,7 @@ import {
   type StoredDocument,
 } from '../store.js';
 
+/** A row of the counters; `expiresAtMs` as in `KvEntry`. */
 export interface Counter {
   readonly value: number;
   readonly expiresAtMs: number | null;
@@ -21,6 +22,7 @@ interface Expiring {
   readonly expiresAtMs: number | null;
 }
 
+/** False from the very millisecond at which it expires. */
 export function isLive(row: Expiring, nowMs: number): boolean {
   return row.expiresAtMs === null || row.expiresAtMs > nowMs;
 }
@@ -38,6 +40,7 @@ function later(one: number | null, other: number | null): number | null {
   return one === null || other === null ? null : Math.max(one, other);
 }
 
+/** Values, documents, counters and sightings, each a map by its name. */
 export class ModelTables {
   constructor(
     private readonly kv: Map<string, KvEntry> = new Map(),
