@@ -4,7 +4,7 @@ import type { AdminToken } from '../http/authorization.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
 import { MetricsListener, type MetricsSnapshot } from '../http/metrics-exposition.js';
 import { storeFamilies } from '../http/metrics-families.js';
-import type { Readiness, StatusDocument } from '../http/services.js';
+import type { StatusDocument } from '../http/services.js';
 import { delay, systemClock } from '../runtime/clock.js';
 import { proveFreePort } from '../runtime/exclusive-port.js';
 import type { Log } from '../runtime/log.js';
@@ -30,19 +30,18 @@ const STOP_RESERVE_MS = 1_000;
 const clock = systemClock;
 const random = systemRandom;
 
+/** Started by `Server.start`, ended by `stop`; both are for the main thread only. */
 export class Server {
   /** Resolves with the reason when the process must end. */
   readonly fatal: Promise<string>;
-  private supervisor!: Supervisor<FrontControl>;
-  private storage!: ServerStorage;
-  private metrics!: MetricsListener;
+  private supervisor: Supervisor<FrontControl> | undefined;
+  private storage: ServerStorage | undefined;
+  private metrics: MetricsListener | undefined;
   private tokenWatch: AdminTokensWatch | undefined;
-  private readiness!: ReadinessWatch;
+  private readiness: ReadinessWatch | undefined;
   private adminTokens: readonly AdminToken[] = [];
   private actors: readonly PlacedActor[] = [];
   private last: FrontUpdate;
-  private announced = false;
-  private url = '';
   private reportFatal: (reason: string) => void = () => undefined;
   private readonly replica = `rep_${uuidV7(random, clock.wallMs())}`;
   private readonly version = packageVersion();
@@ -98,13 +97,14 @@ export class Server {
   private async open(): Promise<void> {
     const { options, log } = this;
     const counts = this.threadCounts();
-    this.storage = await openServerStorage(options.backend, {
+    const storage = await openServerStorage(options.backend, {
       replica: this.replica,
       actorThreads: counts.actors,
       clock,
       log,
       onDeath: (reason) => this.reportFatal(reason),
     });
+    this.storage = storage;
     const { keyring } = await openSigningKeyFile(
       options.signingKeyFile,
       options.makeSigningKey,
@@ -122,15 +122,17 @@ export class Server {
     });
     const { host } = options.listen;
     const port = await proveFreePort(host, options.listen.port);
-    this.url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-    this.metrics = await MetricsListener.open(options.metricsListen, () => this.measured());
-    this.supervisor = this.makeSupervisor(
-      counts,
-      port,
-      keyring.derive(IDEMPOTENCY_KEY_LABEL).secret,
-    );
-    await this.supervisor.start();
-    this.watchReadiness();
+    const { secret } = keyring.derive(IDEMPOTENCY_KEY_LABEL);
+    const supervisor = this.makeSupervisor(storage, counts, port, secret);
+    this.supervisor = supervisor;
+    this.metrics = await MetricsListener.open(options.metricsListen, () => measured(supervisor));
+    await supervisor.start();
+    this.readiness = this.watchReadiness(storage, supervisor, {
+      pid: process.pid,
+      url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+      metricsUrl: this.metrics.url,
+      backend: options.backend.kind,
+    });
   }
 
   private threadCounts(): { front: number; actors: number } {
@@ -142,6 +144,7 @@ export class Server {
   }
 
   private makeSupervisor(
+    storage: ServerStorage,
     counts: { front: number; actors: number },
     port: number,
     hmacKey: Uint8Array,
@@ -158,7 +161,7 @@ export class Server {
       logAllowed: options.logLevel === 'debug' || options.logLevel === 'trace',
     };
     return new Supervisor<FrontControl>(
-      actorThreadSpecs(counts.actors, this.storage, options.logLevel),
+      actorThreadSpecs(counts.actors, storage, options.logLevel),
       frontThreadSpecs(counts.front, front, () => this.adminTokens, options.logLevel),
       { clock, random, log, onFatal: (reason) => this.reportFatal(reason) },
       (started: SupervisedThread<FrontControl>) =>
@@ -166,40 +169,37 @@ export class Server {
     );
   }
 
-  private watchReadiness(): void {
-    this.readiness = new ReadinessWatch(
+  private watchReadiness(
+    storage: ServerStorage,
+    supervisor: Supervisor<FrontControl>,
+    facts: ReadyFacts,
+  ): ReadinessWatch {
+    let announced = false;
+    const watch = new ReadinessWatch(
       {
-        probe: () => this.storage.probe(),
+        probe: () => storage.probe(),
         problems: async () => {
-          const { actors, problems } = await this.supervisor.inspect();
+          const { actors, problems } = await supervisor.inspect();
           this.actors = actors;
           return problems;
         },
-        onLook: (readiness) => this.looked(readiness),
+        onLook: async (readiness) => {
+          const { adminTokens } = this;
+          await this.tellFronts({ readiness, status: this.statusOf(this.actors), adminTokens });
+          if (!readiness.ready || announced) return;
+          announced = true;
+          await this.announce(facts);
+        },
       },
       clock,
     );
-    this.readiness.start();
-  }
-
-  private async looked(readiness: Readiness): Promise<void> {
-    await this.tellFronts({
-      readiness,
-      status: this.statusOf(this.actors),
-      adminTokens: this.adminTokens,
-    });
-    if (readiness.ready && !this.announced) await this.announce();
+    watch.start();
+    return watch;
   }
 
   private async tellFronts(update: FrontUpdate): Promise<void> {
     this.last = update;
     await this.supervisor?.eachFront(async (front) => front.update(update));
-  }
-
-  private async measured(): Promise<MetricsSnapshot> {
-    const { actors, store } = await this.supervisor.inspect();
-    const fronts = await this.supervisor.eachFront(async (front) => front.snapshot());
-    return { fronts, actors, others: storeFamilies(store) };
   }
 
   private statusOf(actors: readonly PlacedActor[]): StatusDocument {
@@ -221,17 +221,20 @@ export class Server {
     };
   }
 
-  private async announce(): Promise<void> {
-    this.announced = true;
-    const { options, log, url, version } = this;
-    const metricsUrl = this.metrics.url;
-    const facts: ReadyFacts = { pid: process.pid, url, metricsUrl, backend: options.backend.kind };
+  private async announce(facts: ReadyFacts): Promise<void> {
+    const { options, log, version } = this;
     log.info({ ...facts }, 'Ready.');
     if (options.readyFile !== null) await writeReadyFile(options.readyFile, facts);
     if (options.dev && options.backend.kind === 'file') {
       const { dataDir } = options.backend;
       const { adminTokenFile } = options;
-      process.stdout.write(welcomeText({ version, url, metricsUrl, dataDir, adminTokenFile }));
+      process.stdout.write(welcomeText({ ...facts, version, dataDir, adminTokenFile }));
     }
   }
+}
+
+async function measured(supervisor: Supervisor<FrontControl>): Promise<MetricsSnapshot> {
+  const { actors, store } = await supervisor.inspect();
+  const fronts = await supervisor.eachFront(async (front) => front.snapshot());
+  return { fronts, actors, others: storeFamilies(store) };
 }
