@@ -24,6 +24,7 @@ import type { Log } from './log.js';
 import type { Random } from './random.js';
 import { backoffMs, RESTART_BOUNDS, RestartIntensity } from './restart-policy.js';
 
+/** What the cells of one thread share; a simulation passes its own clock, randomness and log. */
 export interface CellEnvironment {
   readonly clock: Clock;
   readonly random: Random;
@@ -37,6 +38,10 @@ const OVERLOADED_RETRY_AFTER_SECONDS = 1;
 /** How late an expired ask may be answered: little beside the shortest deadline. */
 const EXPIRY_PERIOD_MS = 100;
 
+/**
+ * One actor from its first opening to its end. What goes wrong inside it is answered to the asks
+ * that it concerns, as a `Failure`; only restarts that did not help are told to anyone else.
+ */
 export class ActorCell {
   private handlers: ActorHandlers;
   private readonly readLane: Lane;
@@ -121,6 +126,7 @@ export class ActorCell {
     this.resolveIdle();
   }
 
+  /** Figures since the cell was made: restarts of the actor do not reset them. */
   snapshot(): ActorSnapshot {
     return {
       name: this.name,

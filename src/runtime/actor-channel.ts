@@ -30,6 +30,11 @@ const EXPIRY_SWEEP_MS = 250;
 /** The actor's own answer to an expired ask should win, if it still can. */
 const EXPIRY_GRACE_MS = 500;
 
+/**
+ * Answers every ask exactly once, also when the port closes or the actor thread falls silent: then
+ * with `outcome_unknown` when a write may have happened, with `actor_restarted` or
+ * `deadline_exceeded` when nothing can have. Beyond `PENDING_MAX` it answers `overloaded`.
+ */
 export class ActorChannel {
   private port: AskPort | undefined;
   private readonly groups = new Map<number, Group>();
@@ -65,6 +70,7 @@ export class ActorChannel {
     for (const group of lost) this.settleGroup(group, lostFailure(group));
   }
 
+  /** An actor behind this port; it stays good when the port is replaced. */
   ref(actor: string): ActorRef {
     return {
       actor,
@@ -114,7 +120,9 @@ export class ActorChannel {
     this.clock.afterTurn(this.flush);
   }
 
-  /** The group of this turn that the ask fits into; asks with a deadline of their own stand alone. */
+  /**
+   * The group of this turn that the ask fits into; asks with a deadline of their own stand alone.
+   */
   private groupFor(actor: string, kind: string, options: AskOptions | undefined): Group {
     const operator = options?.operator ?? false;
     if (options?.deadlineMs === undefined) {

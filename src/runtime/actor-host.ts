@@ -16,6 +16,10 @@ export interface AnswerPort {
   postMessage(message: AnswerMessage): void;
 }
 
+/**
+ * Hosts the actors that were placed on this thread. A message for any other is answered
+ * `internal_error`: whoever sent it has another idea of the placement.
+ */
 export class ActorHost {
   private readonly cells = new Map<string, ActorCell>();
 
@@ -39,7 +43,7 @@ export class ActorHost {
     const cell = this.cells.get(message.actor);
     if (!cell) {
       const unknown = failure('internal_error', 'No such actor in this thread.');
-      message.payloads.forEach((_, index) => group.reply(index, unknown, 0));
+      for (const index of message.payloads.keys()) group.reply(index, unknown, 0);
       return;
     }
     const { kind, operator, deadlineMs, payloads } = message;
@@ -63,6 +67,7 @@ export class ActorHost {
     await Promise.all([...this.cells.values()].map((cell) => cell.drained()));
   }
 
+  /** Closes every actor, which answers whatever still waits. Idempotent. */
   async close(): Promise<void> {
     await Promise.all([...this.cells.values()].map((cell) => cell.close()));
   }

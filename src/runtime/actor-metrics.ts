@@ -1,8 +1,13 @@
 /** What is counted of one actor; crosses threads as `ActorSnapshot`. */
 import { BATCH_BOUNDS, Histogram, type HistogramSnapshot, LATENCY_BOUNDS_MS } from './histogram.js';
 
+/** Only while `running` does an actor take asks; in the other states they are answered at once. */
 export type CellState = 'opening' | 'running' | 'restarting' | 'stopped';
 
+/**
+ * One actor at one moment. Counters and histograms begin with the thread, not with the last restart
+ * of the actor; depths are the asks that wait now.
+ */
 export interface ActorSnapshot {
   readonly name: string;
   readonly state: CellState;
@@ -26,6 +31,7 @@ export interface ActorSnapshot {
   readonly facts: Readonly<Record<string, unknown>>;
 }
 
+/** Counters of one cell: plain fields, because every request increments some of them. */
 export class ActorMetrics {
   restarts = 0;
   rejected = 0;

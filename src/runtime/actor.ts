@@ -45,6 +45,11 @@ export interface ActorHandlers {
   inspect(): Readonly<Record<string, unknown>>;
 }
 
+/**
+ * What the runtime must know to run an actor. `create` is called at the start and after every
+ * crash, and one incarnation shares nothing with the next. Bounds that are absent are those of
+ * `ACTOR_BOUNDS`.
+ */
 export interface ActorDefinition {
   readonly name: string;
   readonly isWrite: (kind: string) => boolean;
@@ -52,6 +57,7 @@ export interface ActorDefinition {
   readonly bounds?: Partial<ActorBounds>;
 }
 
+/** How much may wait for one actor, and how much of it is done at once. */
 export interface ActorBounds {
   readonly readLane: LaneBounds;
   readonly writeLane: LaneBounds;
@@ -74,7 +80,7 @@ export const ACTOR_BOUNDS: ActorBounds = {
 
 /** Deadlines when the asker names none. Reads: as long as a catch-up may take. */
 export const READ_DEADLINE_MS = 2_500;
-/** Writes: longer than the store's lock timeout of 3 s, so that the store's own answer comes first. */
+/** Writes: longer than the store's lock timeout of 3 s, so that the store's answer comes first. */
 export const WRITE_DEADLINE_MS = 6_000;
 /** Background work is for flushes that nobody waits for. */
 export const BACKGROUND_PERIOD_MS = 1_000;

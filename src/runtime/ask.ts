@@ -13,8 +13,9 @@ export interface AnswerSink {
   answered(answer: unknown, freshSinceMs: number): void;
 }
 
+/** What is unusual about one ask; most have none of it. */
 export interface AskOptions {
-  /** How long the caller is ready to wait, queueing included. Default: the actor's for the lane. */
+  /** How many ms the caller will wait, queueing included. Default: the actor's for the lane. */
   readonly deadlineMs?: number;
   /** May use the write lane's reserve: for whoever stops things (kill, revoke). */
   readonly operator?: boolean;

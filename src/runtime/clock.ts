@@ -4,11 +4,13 @@
  * store judges (leases, expiries) is on the store's clock and never read here.
  */
 
+/** A callback that waits to be called. */
 export interface Timer {
   /** Idempotent; after it returns the callback never runs. */
   cancel(): void;
 }
 
+/** Where time comes from and how one waits for it. Everything is in milliseconds. */
 export interface Clock {
   /** Milliseconds since the Unix epoch, UTC. */
   wallMs(): number;
@@ -20,6 +22,7 @@ export interface Clock {
   afterTurn(callback: () => void): void;
 }
 
+/** The clocks of the machine, for everything but simulations. */
 export const systemClock: Clock = {
   wallMs: () => Date.now(),
   monotonicMs: () => {

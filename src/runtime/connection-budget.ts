@@ -1,6 +1,7 @@
 /** Divides the process's database connections over its threads (`--database-max-conns`). */
 import { CodedError } from './failure.js';
 
+/** How many connections each part of a process may open; together never more than the total. */
 export interface ConnectionBudget {
   /** For each actor thread: one for its read lanes, the rest for writes. */
   readonly perActorThread: number;

@@ -1,6 +1,10 @@
 /** Stateless CPU work off the event loop: a piscina pool, owned by the thread that needs it. */
 import { Piscina } from 'piscina';
 
+/**
+ * Runs functions of one module on worker threads. A task rejects with what its function threw, and
+ * when the queue is full or the pool is closed.
+ */
 export interface CpuPool {
   /** Runs the exported function `task` of the pool's module. */
   run<Result>(task: string, input: unknown): Promise<Result>;

@@ -1,4 +1,7 @@
-/** Proves that nobody else has a port before front threads share it (SO_REUSEPORT would hide it). */
+/**
+ * Proves that nobody else has a port before front threads share it: with SO_REUSEPORT a second
+ * server would go unnoticed.
+ */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { CodedError } from './failure.js';

@@ -18,6 +18,7 @@ export const RUNTIME_CODES = [
   /** A bug: the handler threw something without a code. The log has the cause. */
   'internal_error',
 ] as const;
+/** The same codes as a type, so that the HTTP catalogue cannot leave one of them out. */
 export type RuntimeCode = (typeof RUNTIME_CODES)[number];
 
 /** A failure as it crosses a thread. */
@@ -43,6 +44,10 @@ export class CodedError extends Error {
   readonly retryAfterSeconds: number | undefined;
 }
 
+/**
+ * Makes a failure. What is not given is left out rather than `undefined`, so that it is the same as
+ * JSON, as a clone and in a comparison.
+ */
 export function failure(code: string, detail?: string, retryAfterSeconds?: number): Failure {
   return {
     failure: code,
@@ -51,11 +56,12 @@ export function failure(code: string, detail?: string, retryAfterSeconds?: numbe
   };
 }
 
+/** Told by its one obligatory field, so no answer of an actor may have a field named `failure`. */
 export function isFailure(value: unknown): value is Failure {
   return typeof value === 'object' && value !== null && 'failure' in value;
 }
 
-/** What an unexpected or coded error is to the one who asked. The text of a bug stays in the log. */
+/** What a coded or unexpected error is to whoever asked. The text of a bug stays in the log. */
 export function toFailure(error: unknown): Failure {
   if (error instanceof CodedError)
     return failure(error.code, error.message, error.retryAfterSeconds);

@@ -19,6 +19,7 @@ export interface Letter {
   readonly index: number;
 }
 
+/** How many letters may wait in one lane. */
 export interface LaneBounds {
   /** Letters that may wait. One more is answered `overloaded` at once. */
   readonly depthMax: number;
@@ -26,6 +27,10 @@ export interface LaneBounds {
   readonly operatorReserve: number;
 }
 
+/**
+ * The letters that wait for one actor, oldest first. It refuses rather than grows: whoever offers
+ * answers the sender.
+ */
 export class Lane {
   private waiting: Letter[] = [];
 

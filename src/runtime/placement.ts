@@ -1,5 +1,6 @@
 /** Which actors run on which thread. Configuration, with a default made for the machine's cores. */
 
+/** Threads beside the main one: `front` ones answer HTTP, `actors` ones host actors. */
 export interface ThreadCounts {
   readonly front: number;
   readonly actors: number;
@@ -20,6 +21,6 @@ export function placeActors(
 ): readonly (readonly string[])[] {
   const count = Math.max(1, Math.min(threads, actors.length));
   const places: string[][] = Array.from({ length: count }, () => []);
-  actors.forEach((actor, index) => places[index % count]?.push(actor));
+  for (const [index, actor] of actors.entries()) places[index % count]?.push(actor);
   return places;
 }

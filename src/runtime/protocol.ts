@@ -1,6 +1,6 @@
 /**
- * The wire between threads on the hot path: one file, literal types, one message for each direction.
- * The control surface is another thing (`control.ts`, comlink).
+ * The wire between threads on the hot path: one file, literal types, one message for each
+ * direction. The control surface is another thing (`thread-control.ts`, comlink).
  */
 
 /** Front to actor thread: asks of one kind that arrived in one turn of the event loop. */

@@ -1,6 +1,7 @@
 /** Randomness and ids, injected like the clock: the one module that draws from the system. */
 import { randomBytes } from 'node:crypto';
 
+/** Where all randomness comes from; whoever is given a seeded one can be replayed. */
 export interface Random {
   /** `count` random bytes, fit for secrets from the system source. */
   bytes(count: number): Uint8Array;
@@ -8,6 +9,7 @@ export interface Random {
   fraction(): number;
 }
 
+/** The system's own sources, for everything but simulations and seeded tests. */
 export const systemRandom: Random = {
   bytes: (count) => randomBytes(count),
   fraction: () => Math.random(),
@@ -39,5 +41,6 @@ export function uuidV7(random: Random, wallMs: number): string {
   bytes.writeUInt8(0x70 | (bytes.readUInt8(6) & 0x0f), 6);
   bytes.writeUInt8(0x80 | (bytes.readUInt8(8) & 0x3f), 8);
   const hex = bytes.toString('hex');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+  const timeAndVersion = `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}`;
+  return `${timeAndVersion}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }

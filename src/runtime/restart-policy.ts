@@ -1,6 +1,7 @@
 /** When something that died may start again, and when its death is everybody's. */
 import type { Random } from './random.js';
 
+/** How fast and how often something that died is started again. */
 export interface RestartBounds {
   /** First pause; it doubles with each restart inside the window. */
   readonly backoffMinMs: number;

@@ -9,6 +9,7 @@ import type { Clock } from './clock.js';
 import type { AnswerMessage, AskMessage } from './protocol.js';
 import type { Random } from './random.js';
 
+/** A channel and a host that were joined. Once cut, only another link joins them again. */
 export interface SimulatedLink {
   /** Nothing that is under way arrives any more; the channel notices. */
   cut(): void;

@@ -14,6 +14,10 @@ interface Event {
 /** Where simulated wall clocks start: some day in 2026; durations start at 1 s. */
 const WALL_START_MS = 1_790_000_000_000;
 
+/**
+ * Stands still but for `runUntil` and `advance`, whatever real time passes. Events run in the order
+ * of their times, those of the same time in the order they were scheduled.
+ */
 export class SimulatedClock implements Clock {
   private elapsedMs = 1_000;
   private order = 0;
@@ -73,7 +77,7 @@ export class SimulatedClock implements Clock {
   }
 }
 
-/** Promise callbacks run before the next turn of the real loop; nothing simulated uses that loop. */
+/** Promise callbacks run before the real loop's next turn; nothing simulated uses that loop. */
 function promisesSettled(): Promise<void> {
   return new Promise((resolve) => systemClock.afterTurn(resolve));
 }

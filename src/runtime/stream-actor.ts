@@ -37,6 +37,10 @@ export interface Overlay<T extends StoreTypes> {
   changes(): T['changes'];
 }
 
+/**
+ * What one kind of actor means: what its state is, how a record changes it, what it answers. It
+ * knows neither cursors nor commits; `StreamActor` does.
+ */
 export interface StreamBehaviour<State, T extends StoreTypes> {
   /** Streams that the state is made of, in the order they are replayed. */
   readonly follows: readonly string[];
@@ -62,6 +66,11 @@ const REPLAY_PROGRESS_RECORDS = 100_000;
 /** Catch-up pages in one refresh: beyond it the view is replayed rather than chased. */
 const CATCH_UP_PAGES_MAX = 1_000;
 
+/**
+ * Runs a behaviour on a store. A failure of the store is answered with its own code, but a changed
+ * history or a record that cannot be applied is a `MustReopen`, and a write that is refused even
+ * alone is a bug, answered `internal_error`.
+ */
 export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   private state: State;
   private position: T['position'] | undefined;

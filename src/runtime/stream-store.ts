@@ -3,24 +3,36 @@
  * shapes; the runtime only moves them between the store and the actor's behaviour.
  */
 
+/** How far one stream was applied: the id of its newest record, 0 before the first. */
 export interface StreamCursor {
   readonly id: number;
 }
+
+/** How far a view has applied all of its streams, and of which history. */
 export interface StreamPosition {
   /** Identity of the history; a store that was restored gets another. */
   readonly epoch: string;
   readonly cursors: Readonly<Record<string, StreamCursor>>;
 }
+
+/** As much of a record as the runtime looks at; ids grow within a stream, with gaps. */
 export interface StreamRecord {
   readonly stream: string;
   readonly id: number;
 }
+
+/**
+ * What was committed after a position, read when it was asked for. With `more` the page was full:
+ * one must catch up again before the view is used.
+ */
 export interface StreamCatchUp<Position, Rec> {
   readonly position: Position;
   readonly records: readonly Rec[];
   readonly storeTimeMs: number;
   readonly more: boolean;
 }
+
+/** A unit's own records as they were committed, and the position after them. */
 export interface StreamCommitted<Position, Rec> {
   readonly records: readonly Rec[];
   readonly position: Position;
@@ -38,6 +50,10 @@ export interface StoreTypes {
   changes: object;
 }
 
+/**
+ * The calls of `Store` in `src/storage/store.ts` that the runtime makes itself; what they promise,
+ * and which codes they fail with, is written there.
+ */
 export interface StreamStore<T extends StoreTypes> {
   replay(
     streams: readonly string[],
@@ -53,6 +69,7 @@ export interface StreamStore<T extends StoreTypes> {
   replaceEpoch(seenEpoch: string): Promise<unknown>;
 }
 
-/** The codes by which a store says what the runtime must do about a failure. */
+/** The view is not of the store's history any more: replace the epoch and replay. */
 export const HISTORY_CHANGED = 'history_changed';
+/** The store refused the unit and wrote nothing of it; a part of the batch may still succeed. */
 export const WRITE_REFUSED = 'write_refused';

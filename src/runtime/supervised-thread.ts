@@ -14,6 +14,7 @@ import type { Random } from './random.js';
 import { backoffMs, RESTART_BOUNDS, RestartIntensity } from './restart-policy.js';
 import type { ThreadControl, ThreadEvent, ThreadStart } from './thread-control.js';
 
+/** How one thread is started, at first and after each death. */
 export interface ThreadSpec {
   readonly name: string;
   /** The module that the thread runs; it calls `serveControl`. */
@@ -26,6 +27,7 @@ export interface ThreadSpec {
   readonly heapMaxMib?: number;
 }
 
+/** What all supervised threads of a process share. */
 export interface SupervisionEnvironment {
   readonly clock: Clock;
   readonly random: Random;
@@ -41,7 +43,12 @@ const LOAD_TIMEOUT_MS = 30_000;
 /** How long a thread that was closed may take to end. */
 const EXIT_TIMEOUT_MS = 2_000;
 
+/**
+ * One thread that is kept running. After a death it starts again after a pause that grows; more
+ * than `RESTART_BOUNDS` allows is `onFatal`, since a restart does not help then.
+ */
 export class SupervisedThread<Control extends ThreadControl> {
+  /** Only this class changes it. */
   state: ThreadState = 'stopped';
   private worker: Worker | undefined;
   private remote: Remote<Control> | undefined;

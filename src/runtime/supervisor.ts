@@ -18,6 +18,7 @@ import {
   portPair,
 } from './thread-control.js';
 
+/** A thread of actors, and which ones it hosts: every front thread is told. */
 export interface ActorThreadSpec extends ThreadSpec {
   readonly actors: readonly string[];
 }
@@ -27,6 +28,7 @@ export interface PlacedActor extends ActorSnapshot {
   readonly thread: string;
 }
 
+/** The whole process at one moment, for `/readyz`, `/metrics` and the status page. */
 export interface Inspection {
   readonly actors: readonly PlacedActor[];
   readonly store: Readonly<Record<string, number>>;
@@ -42,6 +44,7 @@ interface ActorThread {
 /** A snapshot that takes longer says that the thread is stuck. */
 const SNAPSHOT_TIMEOUT_MS = 1_000;
 
+/** The threads of one process. `stop` may be called at any time: before `start`, and again. */
 export class Supervisor<FrontControl extends FrontThreadControl> {
   private readonly actorThreads: ActorThread[];
   private readonly fronts: SupervisedThread<FrontControl>[];
@@ -58,7 +61,7 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
     this.fronts = frontSpecs.map((spec) => this.frontThread(spec));
   }
 
-  /** Starts all threads. Views go on being opened in the background: see `actorSnapshots`. */
+  /** Starts all threads. Views go on being opened in the background: see `inspect`. */
   async start(): Promise<void> {
     await Promise.all(this.actorThreads.map(({ thread }) => thread.start()));
     await Promise.all(this.fronts.map((front) => front.start()));

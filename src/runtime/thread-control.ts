@@ -17,6 +17,7 @@ export interface ThreadControl {
   close(): Promise<void>;
 }
 
+/** What a thread of actors can be told. */
 export interface ActorThreadControl extends ThreadControl {
   /** One front thread's port; asks come over it from now on. */
   attach(port: MessagePort): void;
@@ -25,12 +26,14 @@ export interface ActorThreadControl extends ThreadControl {
   drained(): Promise<void>;
 }
 
+/** One thread of actors at one moment: plain data that comlink can carry. */
 export interface ActorThreadSnapshot {
   readonly actors: readonly ActorSnapshot[];
   /** What the thread says of its store: plain numbers by name. */
   readonly store: Readonly<Record<string, number>>;
 }
 
+/** What a front thread can be told, as far as the supervisor does it. */
 export interface FrontThreadControl extends ThreadControl {
   /** The port to an actor thread that hosts these actors; replaces an earlier one. */
   attach(thread: string, actors: readonly string[], port: MessagePort): void;
