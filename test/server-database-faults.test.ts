@@ -3,6 +3,9 @@ import { type HaloCluster, startHaloCluster } from './fixtures/halo-cluster.js';
 import { eventually, type HaloAnswer, type HaloServer, pause } from './fixtures/halo-server.js';
 import { TcpProxy } from './fixtures/tcp-proxy.js';
 
+// Real servers, and faults that take their time.
+t.setTimeout(240_000);
+
 /** The bound: readiness says so within three seconds. */
 const SAID_WITHIN_MS = 3_000;
 const BACK_WITHIN_MS = 15_000;

@@ -6,6 +6,9 @@ import t from 'tap';
 import { startHaloCluster } from './fixtures/halo-cluster.js';
 import { ADMIN_TOKEN, eventually, HaloServer, newInstallation } from './fixtures/halo-server.js';
 
+// Real servers, and faults that take their time.
+t.setTimeout(240_000);
+
 const onFiles = (): string[] => ['--data-dir', mkdtempSync(join(tmpdir(), 'halo-data-'))];
 
 t.test('a server on files keeps what it answered through kill -9', async (t) => {

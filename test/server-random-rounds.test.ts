@@ -4,6 +4,9 @@ import { type Random, seededRandom } from '../src/runtime/random.js';
 import { type HaloCluster, startHaloCluster } from './fixtures/halo-cluster.js';
 import { ADMIN_TOKEN, type HaloAnswer, type HaloServer, pause } from './fixtures/halo-server.js';
 
+// Real servers, and faults that take their time.
+t.setTimeout(240_000);
+
 const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1_000_000));
 const ROUNDS = Number(process.env['ROUNDS'] ?? 200);
 /** One round in so many kills a replica; each costs the start of another. */

@@ -2,6 +2,9 @@ import t from 'tap';
 import { startHaloCluster } from './fixtures/halo-cluster.js';
 import { eventually, type HaloServer } from './fixtures/halo-server.js';
 
+// Real servers, and faults that take their time.
+t.setTimeout(240_000);
+
 t.test(
   'after a restore to an older state: unready, a replay, right answers, no mixture',
   async (t) => {

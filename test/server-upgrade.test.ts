@@ -6,6 +6,9 @@ import { startHaloCluster } from './fixtures/halo-cluster.js';
 import { eventually, HaloServer } from './fixtures/halo-server.js';
 import { olderBuild } from './fixtures/older-build.js';
 
+// Real servers, and faults that take their time.
+t.setTimeout(240_000);
+
 const PROGRAM = new URL('../src/cli/halo-server.js', import.meta.url).pathname;
 
 t.test('an older and a newer binary run side by side until the upgrade is finished', async (t) => {
