@@ -187,6 +187,17 @@ t.test('a closed log or a snapshot that ends early is refused', async (t) => {
   }
 });
 
+t.test('a snapshot with anything behind its end is refused', async (t) => {
+  const dataDir = t.testdir();
+  await fill(dataDir, MANY_LOGS);
+  const path = file(dataDir, /^snapshot/);
+  const bytes = readFileSync(path);
+  for (const more of ['x', '\n', encodeLine([['kd', 'k']]), '\0']) {
+    writeFileSync(path, Buffer.concat([bytes, Buffer.from(more)]));
+    t.equal(failureOf(dataDir)?.code, 'damaged', JSON.stringify(more));
+  }
+});
+
 t.test('a missing log is refused, and named', async (t) => {
   const dataDir = t.testdir();
   await fill(dataDir, MANY_LOGS);

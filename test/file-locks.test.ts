@@ -229,6 +229,31 @@ t.test('a statement and a unit wait for the unit that read their row', async (t)
   t.equal((await store.kv.get(['row'])).get('row')?.value, '3');
 });
 
+t.test('a unit writes once, and only for its own client', async (t) => {
+  const opened = openInProcess(t.testdir());
+  t.teardown(() => opened.close());
+  const view = await View.replay(opened.connect(), ['a']);
+  const [holder, stranger] = [new RawClient(opened), new RawClient(opened)];
+  t.teardown(() => holder.port.close());
+  t.teardown(() => stranger.port.close());
+  const { unit } = await holder.hold(view);
+  const write = { type: 'write', unit, kv: [], documents: [], counters: [] };
+  const append = (value: string): object => ({ ...write, appends: [unkeyed('a', value)] });
+  t.match(await stranger.call({ ...append('stranger') }), { ok: false, code: 'store_unavailable' });
+  stranger.port.postMessage({ type: 'abort', unit });
+  await settle();
+  const answers: Answer[] = [];
+  holder.port.on('message', (answer: Answer) => void answers.push(answer));
+  holder.port.postMessage({ ...append('first'), id: 101 });
+  holder.port.postMessage({ ...append('second'), id: 102 });
+  await settle();
+  t.same(answers.map(({ id, ok }) => [id, ok]).sort(), [
+    [101, true],
+    [102, false],
+  ]);
+  t.equal((await View.replay(view.store, ['a'])).bodies('a').length, 1);
+});
+
 t.test('a row that stays locked refuses the statement in time', async (t) => {
   const timers = new ManualTimers();
   const opened = openInProcess(t.testdir(), { clock: timers.clock });
