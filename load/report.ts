@@ -99,8 +99,8 @@ export function reportText(report: LoadReport): string {
   return [
     `${report.profile} on ${options.backend}${replicas}, ${options.devices} devices, ` +
       `${options.connections} connections, ${rate}`,
-    `${options.rounds} rounds, ${options.durationSeconds} s for each server, ${options.generator}; ` +
-      `${report.startedAt}`,
+    `${options.rounds} rounds, ${options.durationSeconds} s for each server; ` +
+      `${options.generator}; ${report.startedAt}`,
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}${postgres}`,
     '',
     ...table(report.measured),
