@@ -9,11 +9,15 @@
  */
 import { StoreError } from './store-error.js';
 
+/** The newest format that this binary reads and can be told to write. */
 export const FORMAT_NEWEST = 2;
+/** The oldest that it reads: what the release before this one writes. */
 export const FORMAT_OLDEST = FORMAT_NEWEST - 1;
 
+/** The formats that there is code for. */
 export type Format = 1 | 2;
 
+/** What is around one stored record, taken apart. */
 export interface Envelope {
   readonly format: Format;
   readonly type: string;
@@ -21,6 +25,7 @@ export interface Envelope {
   readonly data: unknown;
 }
 
+/** The body as it is stored. Its `data` must have the shape that belongs to its format. */
 export function encodeEnvelope(envelope: Envelope): string {
   if (envelope.format === 1) {
     return JSON.stringify({ v: 1, type: envelope.type, data: envelope.data });
@@ -55,6 +60,7 @@ function unknownFormat(format: unknown): StoreError {
   const seen = typeof format === 'number' ? String(format) : 'unreadable';
   return new StoreError(
     'incompatible',
-    `A stored record has envelope format ${seen}; this binary reads ${FORMAT_OLDEST} to ${FORMAT_NEWEST}.`,
+    `A stored record has envelope format ${seen}; ` +
+      `this binary reads ${FORMAT_OLDEST} to ${FORMAT_NEWEST}.`,
   );
 }

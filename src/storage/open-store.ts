@@ -21,6 +21,7 @@ export type StoreSource =
       readonly connectionsMax: number;
     };
 
+/** What a store takes from the thread that it is opened in. */
 export interface StoreEnvironment {
   readonly clock: Clock;
   readonly random: Random;

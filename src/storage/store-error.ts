@@ -1,6 +1,7 @@
 /** The errors of the storage seam. */
 import { CodedError } from '../runtime/failure.js';
 
+/** Every way in which a store may fail; what each means for what was asked, and what helps. */
 export const STORE_CODES = [
   /** The store cannot be reached or written. Nothing of the call was done. Retry later. */
   'store_unavailable',
@@ -17,8 +18,10 @@ export const STORE_CODES = [
   /** Another process uses the data directory. */
   'directory_held',
 ] as const;
+/** The same codes as a type, so that the HTTP catalogue cannot leave one of them out. */
 export type StoreCode = (typeof STORE_CODES)[number];
 
+/** What every backend throws and rejects with. Anything else that comes out of a store is a bug. */
 export class StoreError extends CodedError {
   constructor(
     override readonly code: StoreCode,

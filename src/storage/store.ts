@@ -10,11 +10,13 @@
 export interface Cursor {
   /** Id of the newest record applied; 0 before the first. Ids grow within a stream, with gaps. */
   readonly id: number;
-  /** The random batch mark of that record; '' at 0. A store whose row says otherwise was restored. */
+  /** The random batch mark of that record; '' at 0. A store that has another was restored. */
   readonly batch: string;
 }
 
-/** What a view has applied, and of which history. Made by `replay`, moved by `catchUp`, `commit`. */
+/**
+ * What a view has applied, and of which history. `replay` makes it; `catchUp` and `commit` move it.
+ */
 export interface Position {
   /** 16 lower-case hex digits: the identity of the history. */
   readonly epoch: string;
@@ -23,6 +25,7 @@ export interface Position {
   readonly cursors: Readonly<Record<string, Cursor>>;
 }
 
+/** One record of a stream, as every replica sees it. */
 export interface StoredRecord {
   readonly stream: string;
   readonly id: number;
@@ -33,6 +36,7 @@ export interface StoredRecord {
   readonly body: string;
 }
 
+/** What others and the caller committed after a position, and how far that leads. */
 export interface CatchUp {
   readonly position: Position;
   /** Each stream's records after its cursor, in id order; streams are not ordered to each other. */
@@ -43,6 +47,7 @@ export interface CatchUp {
   readonly more: boolean;
 }
 
+/** A record to append. The store gives it its id and batch, in the order of the appends. */
 export interface Append {
   readonly stream: string;
   readonly key: string | null;
@@ -56,6 +61,7 @@ export interface KvEntry {
   readonly expiresAtMs: number | null;
 }
 
+/** One change of a KV row, made when the unit commits. */
 export type KvChange =
   | ({ readonly op: 'put'; readonly key: string } & KvEntry)
   /** Inserts, or replaces an expired row. A live row makes the whole unit start over. */
@@ -69,16 +75,21 @@ export type KvChange =
       readonly expiresAtMs: number | null;
     };
 
+/** Names a document: ids are unique within a kind. */
 export interface DocumentKey {
   readonly kind: string;
   readonly id: string;
 }
+
+/** A document is what is looked up one by one and never replayed; each put replaces it whole. */
 export interface StoredDocument extends DocumentKey {
   /** 1 for a new document, one more with each put. */
   readonly version: number;
   readonly body: string;
   readonly expiresAtMs: number | null;
 }
+
+/** One change of a document, made when the unit commits. */
 export type DocumentChange =
   | (DocumentKey & {
       readonly op: 'put';
@@ -87,7 +98,9 @@ export type DocumentChange =
     })
   | (DocumentKey & { readonly op: 'delete' });
 
-/** Adds `delta` to a counter (0 when absent or expired). `expiresAtMs` is set when it is created. */
+/**
+ * Adds `delta` to a counter (0 when absent or expired). `expiresAtMs` is set when it is created.
+ */
 export interface CounterChange {
   readonly key: string;
   readonly delta: number;
@@ -127,6 +140,7 @@ export interface Changes {
   readonly counters?: readonly CounterChange[];
 }
 
+/** A unit that was committed: synced to disk, or acknowledged by the database. */
 export interface Committed {
   /** The unit's own appends with their ids. Of several with one key only the last remains. */
   readonly records: readonly StoredRecord[];
@@ -152,6 +166,10 @@ export interface KeyValue {
   raise(key: string, to: number, ttlMs: number | null): Promise<number>;
 }
 
+/**
+ * One thread's way to the store. Whatever it throws or rejects with is a `StoreError`, but for what
+ * `decide` throws. All times are on the store's clock, which replicas share.
+ */
 export interface Store {
   readonly backend: 'file' | 'postgres' | 'model';
   /**
@@ -202,6 +220,7 @@ export const COMMIT_ATTEMPTS_MAX = 4;
 /** Records a catch-up returns at most: about 5 MB of bodies, tens of milliseconds of work. */
 export const CATCH_UP_PAGE_MAX = 10_000;
 
+/** The key of a document as one string, for maps. */
 export function documentName(key: DocumentKey): string {
   return `${key.kind}/${key.id}`;
 }

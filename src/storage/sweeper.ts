@@ -12,6 +12,11 @@ const SWEEP_PERIOD_MS = 30_000;
 /** The pause after a full batch: the store's other work goes first. */
 const SWEEP_AGAIN_MS = 200;
 
+/**
+ * Sweeps until it is stopped. A sweep that fails is logged and tried again a period later: what has
+ * expired is never seen, so nobody waits for it. `stop` is idempotent; a sweep that runs then ends
+ * by itself.
+ */
 export function sweepRegularly(
   store: Store,
   environment: { readonly clock: Clock; readonly random: Random; readonly log: Log },
