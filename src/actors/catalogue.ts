@@ -18,6 +18,7 @@ const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
 /** All actors, the busiest first, as `placeActors` wants them. */
 export const ACTOR_NAMES: readonly string[] = Object.keys(CATALOGUE);
 
+/** One actor, ready for a host. Throws a `RangeError` for a name that is not in `ACTOR_NAMES`. */
 export function actorDefinition(name: string, environment: ActorEnvironment): ActorDefinition {
   return entry(name).create(environment);
 }

@@ -64,6 +64,10 @@ export function superseded(): CodedError {
   );
 }
 
+/**
+ * Remembers a call under its KV key; `nowMs` is the store's clock under the lock. A `put`, so that
+ * a later change can mark the row as superseded.
+ */
 export function idempotencyChange(
   key: string,
   row: IdempotencyRow<unknown>,

@@ -7,6 +7,7 @@ import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { Random } from '../runtime/random.js';
 
+/** Whom a secret lets in; the kind stands in the secret, so that a wrong one is told at once. */
 export type SecretKind = 'admin' | 'enroll' | 'device' | 'gateway';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -14,6 +15,7 @@ const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const RANDOM_LENGTH = 43;
 const CHECKSUM_LENGTH = 6;
 
+/** A new secret. Its text is handed out once and never stored: only `digestOf` it is. */
 export function mintSecret(kind: SecretKind, random: Random): string {
   let text = `halo_${kind}_`;
   for (let length = 0; length < RANDOM_LENGTH; ) {

@@ -45,6 +45,7 @@ import {
   type KnownDevice,
 } from './state.js';
 
+/** What the actor is given: its thread's store and whatever a simulation replaces. */
 export interface DevicesEnvironment {
   readonly store: Store;
   readonly clock: Clock;
@@ -56,6 +57,7 @@ const UNKNOWN: Failure = failure('device_unknown', 'No device has this credentia
 const REVOKED: Failure = failure('device_revoked', 'The device was revoked.');
 const STREAMS = [DEVICES_STREAM];
 
+/** The devices actor for a host; see the head of this file. */
 export function devicesActor(environment: DevicesEnvironment): ActorDefinition {
   return {
     name: DEVICES_ACTOR,

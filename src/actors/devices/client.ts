@@ -17,10 +17,16 @@ import type {
   VoidTokens,
 } from './messages.js';
 
+/** The name by which the actor is placed and asked. */
 export const DEVICES_ACTOR = 'devices';
 
 type Kinds = DeviceReads & DeviceWrites;
 
+/**
+ * One method for each message, and nothing else. All but `authenticate` reject with a `CodedError`:
+ * a code of `DEVICE_CODES`, of the runtime or of the store. What stops a device or its tokens is
+ * asked as an operator, so that a full mailbox does not refuse it.
+ */
 export class DevicesClient {
   constructor(private readonly ref: ActorRef) {}
 

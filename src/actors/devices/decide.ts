@@ -41,16 +41,19 @@ interface TokenRow {
   /** The idempotent call that minted it, which must not mint another once it is spent. */
   readonly mintedBy?: { readonly key: string; readonly bodyHmac: string };
 }
+
 /** What an idempotency row keeps of a call that minted a secret. */
 interface MintedBefore {
   readonly tokenDigest: string;
   readonly row: TokenRow;
 }
+
 interface CredentialBefore {
   readonly deviceId: string;
   readonly digest: string;
 }
 
+/** The KV key of a token's row, by the digest of the token: the token itself is nowhere stored. */
 export function enrollmentTokenKvKey(tokenDigest: string): string {
   return `enrollment-token/${tokenDigest}`;
 }
@@ -63,6 +66,7 @@ export function kvKeysOf(kind: string, payload: unknown): string[] {
   return keys;
 }
 
+/** The decision for each kind of write. Having one is what makes a kind a write. */
 export const decideWrite: {
   [Kind in keyof DeviceWrites]: (
     overlay: DevicesOverlay,

@@ -14,6 +14,10 @@ import {
   toAppend,
 } from './state.js';
 
+/**
+ * What one batch sees and changes: the state, what the lock let through, and the writes decided
+ * before in the same batch. Methods that look something up prefer the newest of these.
+ */
 export class DevicesOverlay {
   private readonly devices = new Map<string, Device>();
   private readonly digests = new Map<string, Device>();
@@ -56,10 +60,12 @@ export class DevicesOverlay {
     return this.voids.get(user) ?? this.state.voids.get(user) ?? 0;
   }
 
+  /** The ordinal of the next device to be enrolled; ordinals have no gaps. */
   nextOrdinal(): number {
     return this.state.nextOrdinal + this.enrolled;
   }
 
+  /** A live row as it is now within this batch; undefined when absent, expired or deleted. */
   kv(key: string): KvEntry | undefined {
     return this.kvEntries.has(key) ? this.kvEntries.get(key) : this.locked.kv.get(key);
   }

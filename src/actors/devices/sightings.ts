@@ -13,6 +13,7 @@ const SIGHTING_EVERY_SECONDS = 45;
 /** Sightings in one statement: keeps it in the tens of milliseconds. */
 const SIGHTING_BATCH_MAX = 5_000;
 
+/** What one replica has noted. A crash loses at most what was noted since the last flush. */
 export class Sightings {
   private noted = new Map<string, number>();
   private flushedAtMs: number;
@@ -24,6 +25,7 @@ export class Sightings {
     this.flushedAtMs = clock.monotonicMs();
   }
 
+  /** On the hot path: no I/O, and most calls only compare two numbers. */
   note(device: KnownDevice, storeTimeMs: number): void {
     const nowSeconds = Math.floor(storeTimeMs / 1000);
     if (nowSeconds - device.notedAtSeconds < SIGHTING_EVERY_SECONDS) return;
@@ -41,6 +43,7 @@ export class Sightings {
     return seen;
   }
 
+  /** Flushes when the last flush is `SIGHTING_FLUSH_MS` ago; called in the background. */
   async flushIfDue(): Promise<void> {
     if (this.clock.monotonicMs() - this.flushedAtMs >= SIGHTING_FLUSH_MS) await this.flush();
   }

@@ -8,8 +8,10 @@ import { decodeEnvelope, encodeEnvelope, type Format } from '../../storage/envel
 import type { Append, StoredRecord } from '../../storage/store.js';
 import { StoreError } from '../../storage/store-error.js';
 
+/** The one stream that this actor follows and appends to. */
 export const DEVICES_STREAM = 'devices';
 
+/** A device as it is stored. Its revocation is a record of its own, as the file's head says. */
 export interface Device {
   /** Counts up from 1 over all devices: the order of lists, the same on every replica. */
   readonly ordinal: number;
@@ -35,6 +37,7 @@ export interface KnownDevice extends Device {
   notedAtSeconds: number;
 }
 
+/** Since when a device is shut out, why, and by which admin. */
 export interface Revocation {
   readonly id: string;
   readonly atMs: number;
@@ -48,11 +51,16 @@ export interface TokenVoid {
   readonly upToMs: number;
 }
 
+/** Everything that the stream can hold, decoded. */
 export type DevicesRecord =
   | { readonly type: 'device'; readonly device: Device }
   | { readonly type: 'revocation'; readonly revocation: Revocation }
   | { readonly type: 'token-void'; readonly void: TokenVoid };
 
+/**
+ * The whole view, indexed for each question that is asked of it. `applyRecord` alone changes it,
+ * but for what `KnownDevice` says is this view's own.
+ */
 export class DevicesState {
   readonly byId = new Map<string, KnownDevice>();
   /** Current and previous credentials. */
@@ -128,6 +136,10 @@ export function isLiveCredential(device: Device, digest: string, storeTimeMs: nu
   );
 }
 
+/**
+ * Encodes a record in the format that the store wants written, under the key by which a newer
+ * record replaces it.
+ */
 export function toAppend(record: DevicesRecord, format: Format): Append {
   const { key, fields, names } = layout(record);
   const data =
