@@ -7,6 +7,7 @@ import type { Readiness } from '../http/services.js';
 import type { Clock } from '../runtime/clock.js';
 import { toFailure } from '../runtime/failure.js';
 
+/** What readiness is made of, and who is told. */
 export interface ReadinessSources {
   /** Proves that the store can be written, within its own bound of 2 s. */
   readonly probe: () => Promise<void>;
@@ -21,6 +22,10 @@ const LOOK_PERIOD_MS = 500;
 /** A replica that starts is looked at more often, so that it serves as soon as it can. */
 const STARTING_PERIOD_MS = 25;
 
+/**
+ * Looks again and again from `start` to `stop`. Not ready before the store was written once, and
+ * never again after `drain`.
+ */
 export class ReadinessWatch {
   private storeProblem: string | undefined = 'the store has not been written yet';
   private draining = false;

@@ -11,6 +11,7 @@ import { check, migrate } from '../storage/postgres/migrate.js';
 import { PostgresProbe } from '../storage/postgres/probe.js';
 import type { FileBackendOptions, PostgresBackendOptions, ServeOptions } from './serve-options.js';
 
+/** Held by the main thread; the other threads open their own stores from `storeSource`. */
 export interface ServerStorage {
   /** For one thread; called again each time that thread starts. */
   storeSource(): { source: StoreSource; transferList: readonly TransferListItem[] };
@@ -20,6 +21,7 @@ export interface ServerStorage {
   close(): Promise<void>;
 }
 
+/** What the storage is told about its server. */
 export interface ServerStorageEnvironment {
   readonly replica: string;
   readonly actorThreads: number;

@@ -9,6 +9,10 @@ import type { ThreadSpec } from '../runtime/supervised-thread.js';
 import type { ActorThreadSpec } from '../runtime/supervisor.js';
 import type { ServerStorage } from './serve-storage.js';
 
+/**
+ * At most `threads` threads that host all actors between them. The first one sweeps as well: more
+ * sweepers in one process would only meet the same rows.
+ */
 export function actorThreadSpecs(
   threads: number,
   storage: ServerStorage,
@@ -27,6 +31,9 @@ export function actorThreadSpecs(
   }));
 }
 
+/**
+ * `adminTokens` is called at each start: a thread that starts again gets the tokens of that time.
+ */
 export function frontThreadSpecs(
   threads: number,
   options: Omit<FrontOptions, 'adminTokens'>,

@@ -30,6 +30,7 @@ export interface FrontUpdate {
   readonly adminTokens: readonly AdminToken[];
 }
 
+/** What the main thread tells a front thread, beside what the supervisor does. */
 export interface FrontControl extends FrontThreadControl {
   update(update: FrontUpdate): void;
   snapshot(): FrontSnapshot;
