@@ -1,4 +1,5 @@
 /** What a lost connection means for a commit: refused for sure, or unknown until the next look. */
+import { randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { startCluster } from './fixtures/postgres-database.js';
 import { codeOf, openStore, until } from './fixtures/postgres-stores.js';
@@ -84,13 +85,14 @@ t.test(
   'a refused write is refused, whatever else the unit holds, and nothing of it stays',
   async (t) => {
     const { view, other } = await throughProxy(t);
-    const code = await codeOf(() =>
-      view.commit({}, () => ({
-        appends: [unkeyed('a', 'x')],
-        kv: [{ op: 'put', key: 'zero \0 byte', value: 'v', expiresAtMs: null }],
-      })),
-    );
-    t.equal(code, 'write_refused');
+    const long = randomBytes(8_000).toString('base64');
+    for (const key of ['zero \0 byte', long]) {
+      const kv = [{ op: 'put' as const, key, value: 'v', expiresAtMs: null }];
+      const code = await codeOf(() =>
+        view.commit({}, () => ({ appends: [unkeyed('a', 'x')], kv })),
+      );
+      t.equal(code, 'write_refused', key.slice(0, 20));
+    }
     await other.catchUp();
     t.same(other.bodies('a'), [body('before')]);
     await view.append(unkeyed('a', 'after'));

@@ -59,6 +59,17 @@ if (hasPgbouncer()) {
     }
   });
 
+  t.test('a pooler that the store was not told of is named', async (t) => {
+    const { url } = await cluster.database();
+    const store = openStore(t, pooler.urlOf(url));
+    const hint = { code: 'store_unavailable', message: /needs --database-pooled/ };
+    await t.rejects(store.kv.get(['k']), hint);
+    await t.rejects(
+      store.replay(['a'], () => undefined),
+      hint,
+    );
+  });
+
   t.test('migrations and the probe pass a pooler, too', async (t) => {
     const { ownerUrl, url } = await cluster.emptyDatabase();
     const owner = { url: pooler.urlOf(ownerUrl) };

@@ -1,4 +1,4 @@
-/** The probe says within two seconds whether the store can be written, whatever is wrong with it. */
+/** The probe says within two seconds that the store cannot be written, whatever is wrong. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';

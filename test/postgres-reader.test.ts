@@ -130,7 +130,8 @@ t.test('answers that arrive in pieces are put together', async (t) => {
   const applied: StoredRecord[] = [];
   for (const bytes of [1, 2, 7, 40, 1_000]) {
     proxy.crumble(bytes);
-    await writer.append(...Array.from({ length: 9 }, (_, n) => unkeyed('a', `${bytes} ${n} äöü`)));
+    const bodies = Array.from({ length: 9 }, (_, n) => `${bytes} ${n} äöü`);
+    await writer.append(...bodies.map((text) => unkeyed('a', text)));
     applied.push(...(await reader.catchUp()));
     const caught = await Promise.all(Array.from({ length: 5 }, () => reader.catchUp()));
     t.same(caught.flat(), []);

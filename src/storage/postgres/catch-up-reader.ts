@@ -58,7 +58,7 @@ export class CatchUpReader {
 
   close(): void {
     this.#closed = true;
-    this.#line?.destroy();
+    this.#line?.end();
   }
 
   #usable(): ReaderLine | undefined {

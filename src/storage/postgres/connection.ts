@@ -50,6 +50,24 @@ interface Target {
 }
 
 /**
+ * Each statement has one right plan, by the index that its comment names. Planned once and for all,
+ * and never a scan of a table that was small when the plan was made.
+ */
+const PLANNER_SETTINGS = ['plan_cache_mode=force_generic_plan', 'enable_seqscan=off', 'jit=off'];
+
+/**
+ * For connections that are ours alone: settings at their start, which a pooler does not pass on.
+ * Behind one the statements are planned each time, for the tables as they are.
+ */
+export function directConfig(
+  config: pg.ClientConfig,
+  settings: readonly string[] = [],
+): pg.ClientConfig {
+  const own = [...PLANNER_SETTINGS, ...settings].map((setting) => `-c ${setting}`);
+  return { ...config, options: [config.options ?? '', ...own].join(' ').trim() };
+}
+
+/**
  * Throws `database_tls_required` for a URL to a host that is not this machine and that does not say
  * `sslmode=verify-full`, unless `insecureTls`; `database_url_invalid` for what cannot be read.
  */

@@ -8,7 +8,8 @@
 import pg from 'pg';
 import { StoreError } from '../store-error.js';
 import type { AnswerWatch } from './answer-watch.js';
-import { serverError, toStoreError } from './database-error.js';
+import { directConfig } from './connection.js';
+import { losesStatements, serverError, toStoreError } from './database-error.js';
 import type { Row } from './row.js';
 
 /** A query with the name that it is prepared under; a new text needs a new name. */
@@ -16,6 +17,9 @@ export interface Statement {
   readonly name: string;
   readonly text: string;
 }
+
+/** A statement of a unit of work with its parameters. */
+export type Write = readonly [statement: Statement, values: readonly unknown[]];
 
 /** Within this time a single statement answers; no transaction holds a lock for longer. */
 export const STATEMENT_MAX_MS = 6_000;
@@ -45,7 +49,7 @@ export class Connections {
   constructor(options: ConnectionsOptions) {
     this.#options = options;
     this.#pool = new pg.Pool({
-      ...options.config,
+      ...(options.pooled ? options.config : directConfig(options.config)),
       pipeline: true,
       max: options.connectionsMax,
       idleTimeoutMillis: IDLE_MAX_MS,
@@ -206,6 +210,7 @@ export class Session {
       return await ask();
     } catch (error) {
       queryErrors.add(error as object);
+      if (losesStatements(error)) this.abandon();
       throw error;
     } finally {
       this.#unfinished -= 1;

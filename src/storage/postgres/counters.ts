@@ -1,6 +1,6 @@
 /** Counters and sightings: rows that are only ever added to. Index: the primary keys. */
 import type { CounterChange } from '../store.js';
-import type { Connections, Statement } from './connections.js';
+import type { Connections, Statement, Write } from './connections.js';
 import { integer, text } from './row.js';
 
 const ADD_ALL: Statement = {
@@ -25,7 +25,7 @@ const GET: Statement = {
 };
 
 /** One statement; of several changes of a counter the first says when a new one expires. */
-export function writeCounters(changes: readonly CounterChange[]): [Statement, unknown[]][] {
+export function writeCounters(changes: readonly CounterChange[]): Write[] {
   if (changes.length === 0) return [];
   const sums = new Map<string, CounterChange>();
   for (const change of changes) {

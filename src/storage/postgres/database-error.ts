@@ -56,8 +56,24 @@ export function isSerializationFailure(error: unknown): boolean {
   return SERIALIZATION_FAILURES.has(serverError(error)?.code ?? '');
 }
 
-/** The classes of SQLSTATE that blame the statement's data: trying a part of it may succeed. */
-const DATA_CLASSES = new Set(['21', '22', '23', '44']);
+/**
+ * What is said about a prepared statement that the connection no longer has, has already, or that
+ * fits the tables no more. A new connection prepares it anew.
+ */
+const LOST_STATEMENTS = new Set(['26000', '42P05', '0A000']);
+
+export function losesStatements(error: unknown): boolean {
+  return LOST_STATEMENTS.has(serverError(error)?.code ?? '');
+}
+
+/** How a pooler answers to named statements and to settings at the start of a connection. */
+const POOLER_ANSWERS = new Set(['26000', '42P05', '08P01']);
+
+/**
+ * The classes of SQLSTATE that blame the statement's data, too long a key included: trying a part
+ * of it may succeed.
+ */
+const DATA_CLASSES = new Set(['21', '22', '23', '44', '54']);
 /** The schema is not what this binary expects. */
 const SCHEMA_CLASS = '42';
 /** A role without the right: the operator has to grant it, and a retry then succeeds. */
@@ -76,15 +92,25 @@ export function toStoreError(error: unknown): StoreError {
     const where = said.constraint === undefined ? '' : ` (${said.constraint})`;
     return new StoreError('write_refused', `The database refused a statement: ${code}${where}.`);
   }
+  if (POOLER_ANSWERS.has(code)) {
+    const hint = 'a URL that leads to a pooler needs --database-pooled';
+    return new StoreError('store_unavailable', `The database answered ${code}: ${hint}.`);
+  }
   if (code.startsWith(SCHEMA_CLASS) && code !== INSUFFICIENT_PRIVILEGE) {
     return new StoreError('incompatible', `The database has another schema: ${code}.`);
   }
   return new StoreError('store_unavailable', `The database answered ${code}.`);
 }
 
+/** What pg says in words of its own, without a host, a file or a value in them. */
+const DRIVER_SENTENCE =
+  /^(timeout|Connection terminated|The server does not support SSL|There was an error establ|SASL:)/;
+
 /** Node's codes are safe to repeat and its messages are not: they may name hosts and files. */
 function connectionMessage(error: unknown): string {
-  const code = (error as Partial<NodeJS.ErrnoException> | null)?.code;
-  if (typeof code !== 'string') return 'The connection to the database failed.';
-  return `The connection to the database failed: ${code}.`;
+  const { code, message } = (error ?? {}) as Partial<NodeJS.ErrnoException>;
+  const failed = 'The connection to the database failed';
+  if (typeof code === 'string') return `${failed}: ${code}.`;
+  if (DRIVER_SENTENCE.test(message ?? '')) return `${failed} (${message}).`;
+  return `${failed}.`;
 }

@@ -4,11 +4,12 @@
  */
 import type { DocumentChange, DocumentKey, StoredDocument } from '../store.js';
 import { documentName } from '../store.js';
-import type { Connections, Statement } from './connections.js';
+import type { Connections, Statement, Write } from './connections.js';
 import { flag, integer, integerOrNull, type Row, text } from './row.js';
 
 const LIVE = '(d.expires_at IS NULL OR d.expires_at > clock_timestamp())';
-const COLUMNS = `d.kind, d.id, d.version, d.body, (date_part('epoch', d.expires_at) * 1000)::int8, ${LIVE}`;
+const EXPIRES_MS = "(date_part('epoch', d.expires_at) * 1000)::int8";
+const COLUMNS = `d.kind, d.id, d.version, d.body, ${EXPIRES_MS}, ${LIVE}`;
 const WANTED = 'unnest($1::text[], $2::text[]) AS w (kind, id) USING (kind, id)';
 
 const GET: Statement = {
@@ -109,7 +110,7 @@ export function foldDocuments(changes: readonly DocumentChange[]): FoldedDocumen
 }
 
 /** At most two statements: what was deleted goes first, then come the puts. */
-export function writeDocuments(changes: readonly FoldedDocument[]): [Statement, unknown[]][] {
+export function writeDocuments(changes: readonly FoldedDocument[]): Write[] {
   const deletes = changes.filter((change) => change.anew);
   const puts = changes.flatMap(({ put, ...rest }) => (put === undefined ? [] : [{ ...rest, put }]));
   const written = [
@@ -119,8 +120,8 @@ export function writeDocuments(changes: readonly FoldedDocument[]): [Statement, 
     puts.map((change) => change.put.expiresAtMs),
   ];
   return [
-    ...(deletes.length === 0 ? [] : [[DELETE_ALL, keyColumns(deletes)] as [Statement, unknown[]]]),
-    ...(puts.length === 0 ? [] : [[PUT_ALL, written] as [Statement, unknown[]]]),
+    ...(deletes.length === 0 ? [] : [[DELETE_ALL, keyColumns(deletes)] as const]),
+    ...(puts.length === 0 ? [] : [[PUT_ALL, written] as const]),
   ];
 }
 

@@ -4,7 +4,7 @@
  */
 import type { KeyValue, KvChange, KvEntry } from '../store.js';
 import { StoreError } from '../store-error.js';
-import type { Connections, Statement } from './connections.js';
+import type { Connections, Statement, Write } from './connections.js';
 import { serverError } from './database-error.js';
 import { flag, integer, integerOrNull, type Row, text } from './row.js';
 
@@ -207,7 +207,7 @@ export function metLiveRow(error: unknown): boolean {
 }
 
 /** At most four statements, however many changes. */
-export function writeValues(changes: readonly FoldedValue[]): [Statement, unknown[]][] {
+export function writeValues(changes: readonly FoldedValue[]): Write[] {
   const free = changes.filter((change) => change.mustBeFree);
   const puts = changes.filter((change) => change.op === 'put' && !change.mustBeFree);
   const raises = changes.filter((change) => change.op === 'raise');
@@ -216,16 +216,11 @@ export function writeValues(changes: readonly FoldedValue[]): [Statement, unknow
     ...(free.length === 0 ? [] : [statementFor(ADD_ALL, free)]),
     ...(puts.length === 0 ? [] : [statementFor(PUT_ALL, puts)]),
     ...(raises.length === 0 ? [] : [statementFor(RAISE_ALL, raises)]),
-    ...(deletes.length === 0
-      ? []
-      : [[DELETE, [deletes.map(({ key }) => key)]] as [Statement, unknown[]]]),
+    ...(deletes.length === 0 ? [] : [[DELETE, [deletes.map(({ key }) => key)]] as const]),
   ];
 }
 
-function statementFor(
-  statement: Statement,
-  changes: readonly FoldedValue[],
-): [Statement, unknown[]] {
+function statementFor(statement: Statement, changes: readonly FoldedValue[]): Write {
   const values = changes.map(({ value }) => value);
   const expiries = changes.map(({ expiresAtMs }) => expiresAtMs);
   return [statement, [changes.map(({ key }) => key), values, expiries]];

@@ -31,7 +31,7 @@ export interface MigrationResult {
 
 /** 64 bits that nothing else in this database locks: "halomigr" in ASCII. */
 const MIGRATION_LOCK = '7521983763894560626';
-/** A replica that waits for another's migration gives up after this and its orchestrator retries. */
+/** Who waits longer for another's migration gives up, and its orchestrator tries again. */
 const LOCK_WAIT_MS = 300_000;
 /** The process stopped in the middle of a migration: free the others. */
 const IDLE_IN_TRANSACTION_MS = 60_000;

@@ -7,6 +7,7 @@
  * a pooler that would need a prepared statement, so pg asks there, planned anew each time.
  */
 import pg from 'pg';
+import { directConfig } from './connection.js';
 import { toStoreError } from './database-error.js';
 import {
   CATCH_UP,
@@ -23,27 +24,25 @@ import {
   encodeParse,
   readAnswer,
   readLastWords,
+  TERMINATE,
 } from './wire.js';
 
 export interface ReaderLine {
   ask(question: CatchUpQuestion): Promise<Caught>;
   /** Ends the connection at once; everything asked rejects. Idempotent. */
   destroy(): void;
+  /** The same, and lets the server know. */
+  end(): void;
   readonly destroyed: boolean;
 }
 
-/** The server gives up as well when we do, and always takes the one index. */
-const READER_SETTINGS = [
-  'statement_timeout=2000',
-  'plan_cache_mode=force_generic_plan',
-  'enable_seqscan=off',
-  'jit=off',
-];
+/** The server gives up when we do. */
+const READER_SETTINGS = ['statement_timeout=2000'];
 
 export async function openLine(config: pg.ClientConfig, pooled: boolean): Promise<ReaderLine> {
-  const settings = READER_SETTINGS.map((setting) => `-c ${setting}`).join(' ');
-  const options = `${config.options ?? ''} ${settings}`.trim();
-  const client = new pg.Client({ ...config, pipeline: pooled, ...(pooled ? {} : { options }) });
+  const client = pooled
+    ? new pg.Client({ ...config, pipeline: true })
+    : new pg.Client(directConfig(config, READER_SETTINGS));
   const ignore = (): void => undefined;
   client.on('error', ignore);
   try {
@@ -82,6 +81,11 @@ class PooledLine implements ReaderLine {
   destroy(): void {
     this.destroyed = true;
     this.client.connection.stream.destroy();
+  }
+
+  end(): void {
+    this.destroyed = true;
+    this.client.connection.stream.end(TERMINATE);
   }
 }
 
@@ -136,6 +140,11 @@ class DirectLine implements ReaderLine {
 
   destroy(): void {
     this.#stream.destroy();
+    this.#fail();
+  }
+
+  end(): void {
+    this.#stream.end(TERMINATE);
     this.#fail();
   }
 

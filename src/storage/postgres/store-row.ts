@@ -5,10 +5,14 @@ import { integer, text } from './row.js';
 
 const REPLACE_EPOCH: Statement = {
   name: 'halo_store_replace_epoch',
-  text: `
-    WITH replaced AS (UPDATE halo_store SET epoch = $2 WHERE epoch = $1 RETURNING epoch)
-    SELECT coalesce((SELECT epoch FROM replaced), epoch) FROM halo_store`,
+  text: 'UPDATE halo_store SET epoch = $2 WHERE epoch = $1',
 };
+
+/**
+ * A statement of its own, so that it sees what another replica replaced while the one before it
+ * waited. (Tried in one statement: the one that came second was told the old epoch.)
+ */
+const EPOCH: Statement = { name: 'halo_store_epoch', text: 'SELECT epoch FROM halo_store' };
 
 const EPOCH_BYTES = 8;
 
@@ -19,7 +23,8 @@ export async function replaceEpoch(
   seenEpoch: string,
 ): Promise<string> {
   const next = Buffer.from(random.bytes(EPOCH_BYTES)).toString('hex');
-  const [row] = await connections.write(REPLACE_EPOCH, [seenEpoch, next]);
+  await connections.write(REPLACE_EPOCH, [seenEpoch, next]);
+  const [row] = await connections.read(EPOCH, []);
   return text(row ?? [], 0);
 }
 

@@ -14,6 +14,7 @@ import {
   COMMIT_ATTEMPTS_MAX,
   type Committed,
   type Cursor,
+  type DocumentKey,
   documentName,
   type KvEntry,
   type Locked,
@@ -23,8 +24,7 @@ import {
   type UnitOfWork,
 } from '../store.js';
 import { StoreError } from '../store-error.js';
-import type { Statement } from './connections.js';
-import { type Connections, outcomeUnknown, type Session } from './connections.js';
+import { type Connections, outcomeUnknown, type Session, type Write } from './connections.js';
 import { writeCounters } from './counters.js';
 import { isSerializationFailure, serverError } from './database-error.js';
 import { foldDocuments, LOCK_DOCUMENTS, readDocuments, writeDocuments } from './documents.js';
@@ -125,22 +125,18 @@ function startOver(error: unknown): Outcome {
 }
 
 async function lockAndRead(session: Session, unit: UnitOfWork): Promise<Locked> {
-  const keys = unit.kv ?? [];
-  const documentKeys = unit.documents ?? [];
   const asked = question(unit.position, CATCH_UP_PAGE_MAX);
-  const [, rows, values, documents] = await together(
-    session.inOnePiece(
-      () =>
-        [
-          session.script(beginAndLock(unit.streams), ROUND_TRIP_MAX_MS),
-          session.send(CATCH_UP, questionValues(asked), ROUND_TRIP_MAX_MS),
-          keys.length === 0
-            ? []
-            : session.send(LOCK_VALUES, [[...new Set(keys)]], ROUND_TRIP_MAX_MS),
-          documentKeys.length === 0 ? [] : lockDocuments(session, documentKeys),
-        ] as const,
-    ),
+  // The journal comes last: its clock then counts from after every wait for a lock.
+  const sent = session.inOnePiece(
+    () =>
+      [
+        session.script(beginAndLock(unit.streams), ROUND_TRIP_MAX_MS),
+        lockValues(session, unit.kv ?? []),
+        lockDocuments(session, unit.documents ?? []),
+        session.send(CATCH_UP, questionValues(asked), ROUND_TRIP_MAX_MS),
+      ] as const,
   );
+  const [, values, documents, rows] = await together(sent);
   let caught = interpret(asked, rows);
   const records = [...caught.records];
   while (caught.more) {
@@ -154,10 +150,13 @@ async function lockAndRead(session: Session, unit: UnitOfWork): Promise<Locked> 
   return { records, position, storeTimeMs, writeFormat, kv, documents: byName(documents) };
 }
 
-function lockDocuments(
-  session: Session,
-  keys: NonNullable<UnitOfWork['documents']>,
-): Promise<Row[]> {
+async function lockValues(session: Session, keys: readonly string[]): Promise<Row[]> {
+  if (keys.length === 0) return [];
+  return session.send(LOCK_VALUES, [[...new Set(keys)]], ROUND_TRIP_MAX_MS);
+}
+
+async function lockDocuments(session: Session, keys: readonly DocumentKey[]): Promise<Row[]> {
+  if (keys.length === 0) return [];
   const values = [keys.map(({ kind }) => kind), keys.map(({ id }) => id)];
   return session.send(LOCK_DOCUMENTS, values, ROUND_TRIP_MAX_MS);
 }
@@ -194,10 +193,8 @@ async function writeAndCommit(
   batch: string,
 ): Promise<Committed> {
   const appends = lastOfEachKey(changes.appends ?? []);
-  const writes: [Statement, unknown[]][] = [
-    ...(appends.length === 0
-      ? []
-      : [[APPEND, appendValues(appends, batch)] as [Statement, unknown[]]]),
+  const writes: Write[] = [
+    ...(appends.length === 0 ? [] : [[APPEND, appendValues(appends, batch)] as const]),
     ...writeValues(foldValues(changes.kv ?? [])),
     ...writeDocuments(foldDocuments(changes.documents ?? [])),
     ...writeCounters(changes.counters ?? []),
@@ -214,10 +211,7 @@ async function writeAndCommit(
  * Sends the writes and the commit in one round trip. Nothing was written if a write failed: the
  * server then answers the commit with ROLLBACK. If the connection was lost, nobody knows.
  */
-async function commitTogether(
-  session: Session,
-  writes: readonly [Statement, unknown[]][],
-): Promise<Row[][]> {
+async function commitTogether(session: Session, writes: readonly Write[]): Promise<Row[][]> {
   const wasBroken = session.isBroken;
   const sent = session.inOnePiece(() => {
     const all = writes.map(([statement, values]) =>

@@ -7,6 +7,9 @@ import type { Row } from './row.js';
 const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 const EXECUTE = Buffer.from([0x45, 0, 0, 0, 9, 0, 0, 0, 0, 0]);
 
+/** Says goodbye, so that the server's log tells a close from a lost connection. */
+export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
+
 /** Prepares `text` under `name` for the life of the connection; answered with the next Sync. */
 export function encodeParse(name: string, text: string): Buffer {
   return message('P', Buffer.concat([cstring(name), cstring(text), int16(0)]));
