@@ -4,6 +4,7 @@
  * it knows a backend; what a backend cannot do is an absent member of `ContractStore`.
  */
 import type { Store } from '../src/storage/store.js';
+import { registerCounting } from './storage-contract/counting.js';
 import { registerHistory } from './storage-contract/history.js';
 import { registerInterleavings } from './storage-contract/interleavings.js';
 import { registerJournal } from './storage-contract/journal.js';
@@ -38,6 +39,7 @@ export function registerStorageContract(backend: ContractBackend): void {
   registerUnitOfWork(backend);
   registerKeyValue(backend);
   registerTables(backend);
+  registerCounting(backend);
   registerHistory(backend);
   registerInterleavings(backend);
 }

@@ -107,6 +107,22 @@ export interface CounterChange {
   readonly expiresAtMs: number | null;
 }
 
+/**
+ * Adds `delta` to a counter outside a unit of work. One that is absent or has expired starts at 0
+ * and gets a life of `ttlMs` (null: for ever); one that lives keeps the end that it has.
+ */
+export interface Count {
+  readonly key: string;
+  readonly delta: number;
+  readonly ttlMs: number | null;
+}
+
+/** What a counter came to, and until when it counts (ms since the Unix epoch; null: for ever). */
+export interface Counted {
+  readonly value: number;
+  readonly expiresAtMs: number | null;
+}
+
 /** One unit of work: what to lock and what to read under the lock. */
 export interface UnitOfWork {
   /** Streams that will be appended to, locked until the end; any order, the store sorts them. */
@@ -199,6 +215,15 @@ export interface Store {
   /** Live documents of a kind with an id after `afterId` ('' for the first), in id order. */
   listDocuments(kind: string, afterId: string, limit: number): Promise<StoredDocument[]>;
   counters(keys: readonly string[]): Promise<Map<string, number>>;
+  /**
+   * All of the counts in one statement, or one line of the log; returns what each counter then was,
+   * by key. Whether a counter has expired is judged once for each, on the store's clock and under
+   * its lock, so that of counts that meet at its end none is lost. Two of one key are added up, and
+   * the first says how long a new counter lives. Rows are locked in the order of their keys, so
+   * that two calls never wait for each other. Throws `StoreError`: `store_unavailable`,
+   * `outcome_unknown` or `write_refused`, for all of the counts.
+   */
+  count(counts: readonly Count[]): Promise<Map<string, Counted>>;
   /** When each was last seen, ms since the Unix epoch; never moved backwards. One statement. */
   recordSightings(seenAtMs: ReadonlyMap<string, number>): Promise<void>;
   sightings(ids: readonly string[]): Promise<Map<string, number>>;

@@ -2,7 +2,14 @@
  * The rules of the seam: what a change means for the rows that are there. Each function reads a
  * draft, applies what follows to it, and returns the operations that say so in the log.
  */
-import type { Changes, CounterChange, DocumentChange, KvChange } from '../store.js';
+import type {
+  Changes,
+  Count,
+  Counted,
+  CounterChange,
+  DocumentChange,
+  KvChange,
+} from '../store.js';
 import type { TableOperation } from './line-format.js';
 import { Tables } from './tables.js';
 
@@ -113,6 +120,24 @@ export function evaluateSightings(
   return operations;
 }
 
+/** Counts outside a unit, judged at `nowMs` on the store's clock, and what each counter then is. */
+export function evaluateCounts(
+  draft: Tables,
+  counts: readonly Count[],
+  nowMs: number,
+): { readonly operations: readonly TableOperation[]; readonly counted: Map<string, Counted> } {
+  const operations: TableOperation[] = [];
+  const counted = new Map<string, Counted>();
+  for (const { key, delta, ttlMs } of counts) {
+    const expiresAtMs = ttlMs === null ? null : nowMs + ttlMs;
+    const operation = counterOperation(draft, { key, delta, expiresAtMs }, nowMs);
+    draft.apply(operation);
+    operations.push(operation);
+    counted.set(key, { value: operation[2], expiresAtMs: operation[3] });
+  }
+  return { operations, counted };
+}
+
 function kvOperation(draft: Tables, change: KvChange, nowMs: number): TableOperation | undefined {
   switch (change.op) {
     case 'add':
@@ -149,7 +174,11 @@ function documentOperation(draft: Tables, change: DocumentChange, nowMs: number)
   return ['d', kind, id, version, change.body, change.expiresAtMs];
 }
 
-function counterOperation(draft: Tables, change: CounterChange, nowMs: number): TableOperation {
+function counterOperation(
+  draft: Tables,
+  change: CounterChange,
+  nowMs: number,
+): readonly ['c', string, number, number | null] {
   const before = draft.counter(change.key, nowMs);
   return before === undefined
     ? ['c', change.key, change.delta, change.expiresAtMs]

@@ -2,7 +2,7 @@
 
 import { type DocumentKey, documentName, type KvEntry, type StoredDocument } from '../store.js';
 import { StoreError } from '../store-error.js';
-import { evaluateChanges, evaluateSightings, evaluateStatement } from './evaluate.js';
+import { evaluateChanges, evaluateCounts, evaluateSightings, evaluateStatement } from './evaluate.js';
 import type { FileDatabase } from './file-database.js';
 import { documentLock, valueLock } from './lock-table.js';
 import type {
@@ -22,7 +22,7 @@ type CallOf<Type extends CallType> = Extract<CallRequest, { readonly type: Type 
 /** What is answered at once, from memory. */
 type ReadRequest = Exclude<
   CallRequest,
-  CallOf<'lock' | 'write' | 'keyValue' | 'see' | 'replaceEpoch' | 'probe'>
+  CallOf<'lock' | 'write' | 'keyValue' | 'count' | 'see' | 'replaceEpoch' | 'probe'>
 >;
 
 /** One for each port; ends with it, so that a dead thread leaves no lock behind. */
@@ -66,6 +66,9 @@ export class FileSession {
         break;
       case 'keyValue':
         this.statement(request);
+        break;
+      case 'count':
+        this.count(request);
         break;
       case 'see':
         this.see(request);
@@ -194,6 +197,22 @@ export class FileSession {
           appends: [],
           operations,
           onDurable: () => this.answer<'keyValue'>(id, answer),
+        };
+      },
+      onFailed: (error) => this.fail(id, error),
+    });
+  }
+
+  private count({ id, counts }: CallOf<'count'>): void {
+    this.database.write({
+      rows: [],
+      lock: undefined,
+      evaluate: (draft, nowMs) => {
+        const { operations, counted } = evaluateCounts(draft, counts, nowMs);
+        return {
+          appends: [],
+          operations,
+          onDurable: () => this.answer<'count'>(id, counted),
         };
       },
       onFailed: (error) => this.fail(id, error),

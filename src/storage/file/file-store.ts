@@ -9,6 +9,8 @@ import {
   type Changes,
   COMMIT_ATTEMPTS_MAX,
   type Committed,
+  type Count,
+  type Counted,
   type DocumentKey,
   documentName,
   type KeyValue,
@@ -117,6 +119,10 @@ export class FileStore implements Store {
 
   counters(keys: readonly string[]): Promise<Map<string, number>> {
     return this.calls.call('counters', { keys });
+  }
+
+  async count(counts: readonly Count[]): Promise<Map<string, Counted>> {
+    return counts.length === 0 ? new Map() : this.calls.call('count', { counts });
   }
 
   async recordSightings(seenAtMs: ReadonlyMap<string, number>): Promise<void> {

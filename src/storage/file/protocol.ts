@@ -7,6 +7,8 @@ import type { MessagePort } from 'node:worker_threads';
 import type {
   Append,
   Changes,
+  Count,
+  Counted,
   CounterChange,
   Cursor,
   DocumentChange,
@@ -101,6 +103,7 @@ export interface Calls {
     answer: StoredDocument[];
   };
   counters: { request: { readonly keys: readonly string[] }; answer: Map<string, number> };
+  count: { request: { readonly counts: readonly Count[] }; answer: Map<string, Counted> };
   see: {
     request: { readonly seenAtMs: readonly (readonly [string, number])[] };
     answer: undefined;

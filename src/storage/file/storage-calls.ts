@@ -17,6 +17,7 @@ const PENDING_CALLS_MAX = 50_000;
 const WRITING: ReadonlySet<CallType> = new Set<CallType>([
   'write',
   'keyValue',
+  'count',
   'see',
   'replaceEpoch',
   'probe',

@@ -7,6 +7,8 @@ import type {
   CatchUp,
   Changes,
   Committed,
+  Count,
+  Counted,
   DocumentKey,
   KeyValue,
   KvEntry,
@@ -27,6 +29,7 @@ export type ModelOperation =
   | 'kv'
   | 'documents'
   | 'counters'
+  | 'count'
   | 'sightings'
   | 'sweep'
   | 'replaceEpoch';
@@ -92,6 +95,18 @@ export class ModelStore implements Store {
         if (counter !== undefined) found.set(key, counter.value);
       }
       return found;
+    });
+  }
+
+  async count(counts: readonly Count[]): Promise<Map<string, Counted>> {
+    return this.run('count', () => {
+      const nowMs = this.database.nowMs();
+      const counted = new Map<string, Counted>();
+      for (const { key, delta, ttlMs } of counts) {
+        const expiresAtMs = ttlMs === null ? null : nowMs + ttlMs;
+        counted.set(key, this.database.tables.count({ key, delta, expiresAtMs }, nowMs));
+      }
+      return counted;
     });
   }
 

@@ -125,14 +125,15 @@ export class ModelTables {
     this.documents.set(name, { kind, id, version, body, expiresAtMs });
   }
 
-  count(change: CounterChange, nowMs: number): void {
+  /** What the counter then is. */
+  count(change: CounterChange, nowMs: number): Counter {
     const before = this.counter(change.key, nowMs);
-    this.counters.set(
-      change.key,
+    const counter =
       before === undefined
         ? { value: change.delta, expiresAtMs: change.expiresAtMs }
-        : { ...before, value: before.value + change.delta },
-    );
+        : { ...before, value: before.value + change.delta };
+    this.counters.set(change.key, counter);
+    return counter;
   }
 
   see(id: string, seenAtMs: number): void {

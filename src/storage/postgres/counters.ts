@@ -1,7 +1,7 @@
 /** Counters and sightings: rows that are only ever added to. Index: the primary keys. */
-import type { CounterChange } from '../store.js';
+import type { Count, Counted, CounterChange } from '../store.js';
 import type { Connections, Statement, Write } from './connections.js';
-import { integer, text } from './row.js';
+import { integer, integerOrNull, text } from './row.js';
 
 const ADD_ALL: Statement = {
   name: 'halo_counters_add_all',
@@ -17,6 +17,25 @@ const ADD_ALL: Statement = {
         THEN excluded.expires_at ELSE c.expires_at END`,
 };
 
+/**
+ * The clock is read once for each row that is there, under its lock: with a reading for the count
+ * and another for the end, a counter that expired between the two would get the end of a new one
+ * and keep the count of the old.
+ */
+const COUNT: Statement = {
+  name: 'halo_counters_count',
+  text: `
+    INSERT INTO halo_counters AS c (key, count, expires_at)
+    SELECT key, delta, statement_timestamp() + ttl_ms * interval '1 millisecond'
+    FROM unnest($1::text[], $2::int8[], $3::float8[]) AS i (key, delta, ttl_ms)
+    ORDER BY key
+    ON CONFLICT (key) DO UPDATE SET (count, expires_at) = (
+      SELECT excluded.count + CASE WHEN now.ended THEN 0 ELSE c.count END,
+        CASE WHEN now.ended THEN excluded.expires_at ELSE c.expires_at END
+      FROM (SELECT coalesce(c.expires_at <= clock_timestamp(), false) AS ended) AS now)
+    RETURNING key, count, (date_part('epoch', expires_at) * 1000)::int8`,
+};
+
 const GET: Statement = {
   name: 'halo_counters_get',
   text: `
@@ -24,16 +43,23 @@ const GET: Statement = {
     WHERE key = ANY($1::text[]) AND (expires_at IS NULL OR expires_at > clock_timestamp())`,
 };
 
-/** One statement; of several changes of a counter the first says when a new one expires. */
-export function writeCounters(changes: readonly CounterChange[]): Write[] {
-  if (changes.length === 0) return [];
-  const sums = new Map<string, CounterChange>();
+/** One change for each key: a statement can touch a row only once. The first says the expiry. */
+function addedUp<Change extends { readonly key: string; readonly delta: number }>(
+  changes: readonly Change[],
+): Change[] {
+  const sums = new Map<string, Change>();
   for (const change of changes) {
     const earlier = sums.get(change.key);
     const delta = change.delta + (earlier?.delta ?? 0);
     sums.set(change.key, { ...(earlier ?? change), delta });
   }
-  const all = [...sums.values()];
+  return [...sums.values()];
+}
+
+/** One statement; of several changes of a counter the first says when a new one expires. */
+export function writeCounters(changes: readonly CounterChange[]): Write[] {
+  if (changes.length === 0) return [];
+  const all = addedUp(changes);
   const columns = [all.map(({ key }) => key), all.map(({ delta }) => delta)];
   return [[ADD_ALL, [...columns, all.map(({ expiresAtMs }) => expiresAtMs)]]];
 }
@@ -44,6 +70,25 @@ export async function getCounters(
 ): Promise<Map<string, number>> {
   const rows = keys.length === 0 ? [] : await connections.read(GET, [keys]);
   return new Map(rows.map((row) => [text(row, 0), integer(row, 1)]));
+}
+
+export async function count(
+  connections: Connections,
+  counts: readonly Count[],
+): Promise<Map<string, Counted>> {
+  const all = addedUp(counts);
+  const columns = [
+    all.map(({ key }) => key),
+    all.map(({ delta }) => delta),
+    all.map(({ ttlMs }) => ttlMs),
+  ];
+  const rows = all.length === 0 ? [] : await connections.write(COUNT, columns);
+  return new Map(
+    rows.map((row) => [
+      text(row, 0),
+      { value: integer(row, 1), expiresAtMs: integerOrNull(row, 2) },
+    ]),
+  );
 }
 
 /**

@@ -9,6 +9,8 @@ import type {
   CatchUp,
   Changes,
   Committed,
+  Count,
+  Counted,
   DocumentKey,
   KeyValue,
   Locked,
@@ -22,7 +24,7 @@ import { AnswerWatch } from './answer-watch.js';
 import { CatchUpReader } from './catch-up-reader.js';
 import { clientConfig, type DatabaseAccess } from './connection.js';
 import { Connections } from './connections.js';
-import { getCounters, getSightings, recordSightings } from './counters.js';
+import { count, getCounters, getSightings, recordSightings } from './counters.js';
 import { getDocuments, listDocuments } from './documents.js';
 import { keyValue } from './key-value.js';
 import { replay } from './replay.js';
@@ -110,6 +112,10 @@ export class PostgresStore implements Store {
 
   counters(keys: readonly string[]): Promise<Map<string, number>> {
     return getCounters(this.#connections, keys);
+  }
+
+  count(counts: readonly Count[]): Promise<Map<string, Counted>> {
+    return count(this.#connections, counts);
   }
 
   recordSightings(seenAtMs: ReadonlyMap<string, number>): Promise<void> {
