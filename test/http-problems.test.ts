@@ -106,6 +106,7 @@ t.test('the statuses that others rely on are as agreed', (t) => {
     credential_missing: 401,
     device_unknown: 401,
     device_revoked: 403,
+    device_killed: 403,
     enrollment_token_invalid: 401,
     idempotency_mismatch: 422,
     idempotency_in_progress: 409,

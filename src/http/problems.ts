@@ -227,6 +227,13 @@ const DEVICE_PROBLEMS: Record<DeviceCode, Problem> = {
     meaning: 'An operator revoked the device. This is for good: enrol it again.',
     usualCause: 'A lost or replaced device.',
   },
+  device_killed: {
+    status: 403,
+    title: 'The device or its user is on the kill list',
+    retryable: false,
+    meaning: 'An operator put the device or its user on the kill list. A lift lets it in again.',
+    usualCause: 'An incident; the kill list says who did it and why.',
+  },
   device_not_found: {
     status: 404,
     title: 'There is no such device',

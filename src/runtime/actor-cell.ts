@@ -12,7 +12,6 @@ import {
   type ActorBounds,
   type ActorDefinition,
   type ActorHandlers,
-  BACKGROUND_PERIOD_MS,
   Escalate,
   MustReopen,
 } from './actor.js';
@@ -352,7 +351,7 @@ export class ActorCell {
         .finally(() => {
           if (this.state !== 'stopped') this.scheduleBackground();
         });
-    }, BACKGROUND_PERIOD_MS);
+    }, this.bounds.backgroundPeriodMs);
   }
 
   private backgroundFailed(error: unknown, log: Log): void {

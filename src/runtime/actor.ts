@@ -65,7 +65,12 @@ export interface ActorBounds {
   readonly readBatchMax: number;
   /** Writes in one commit: bounds the time under the stream's lock. */
   readonly writeBatchMax: number;
+  /** Pause between two rounds of background work. */
+  readonly backgroundPeriodMs: number;
 }
+
+/** Background work is for flushes that nobody waits for. */
+export const BACKGROUND_PERIOD_MS = 1_000;
 
 /**
  * A read lane holds a quarter of a second of the fastest machine's work, a write lane about as long
@@ -76,14 +81,13 @@ export const ACTOR_BOUNDS: ActorBounds = {
   writeLane: { depthMax: 4_096, operatorReserve: 256 },
   readBatchMax: 4_096,
   writeBatchMax: 512,
+  backgroundPeriodMs: BACKGROUND_PERIOD_MS,
 };
 
 /** Deadlines when the asker names none. Reads: as long as a catch-up may take. */
 export const READ_DEADLINE_MS = 2_500;
 /** Writes: longer than the store's lock timeout of 3 s, so that the store's answer comes first. */
 export const WRITE_DEADLINE_MS = 6_000;
-/** Background work is for flushes that nobody waits for. */
-export const BACKGROUND_PERIOD_MS = 1_000;
 
 /** Thrown by `refresh` or `write` when the view is worthless: replay, unready meanwhile. */
 export class MustReopen extends Error {

@@ -56,6 +56,8 @@ export interface StreamBehaviour<State, T extends StoreTypes> {
   overlay(state: State, locked: T['locked']): Overlay<T>;
   expired?(ask: WriteAsk, running: readonly WriteAsk[]): unknown;
   background?(state: State): Promise<void>;
+  /** Writes that are due by the store's clock, looked for in the background; none: empty. */
+  due?(state: State, storeTimeMs: number): readonly WriteAsk[];
   /** Writes what must not be lost by an orderly stop. */
   close?(): Promise<void>;
   inspect(state: State): Readonly<Record<string, unknown>>;
@@ -159,6 +161,8 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   /** Keeps an idle view warm and notices a changed history without traffic. */
   async background(): Promise<void> {
     await this.refresh();
+    const due = this.behaviour.due?.(this.state, this.storeTimeMs) ?? [];
+    if (due.length > 0) await this.write(due);
     await this.behaviour.background?.(this.state);
   }
 

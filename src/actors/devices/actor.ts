@@ -2,7 +2,8 @@
  * The devices actor.
  *
  * Owns the stream `devices` (devices, revocations, voids), the KV rows of enrolment tokens and of
- * its idempotent calls, and the sightings. Messages: `messages.ts`. Decisions: `decide.ts`.
+ * its idempotent calls, and the sightings. Follows the kill list. Messages: `messages.ts`.
+ * Decisions: `decide.ts`.
  *
  * Crash: the view is replayed; nothing is lost, since nothing was answered before its commit.
  * Sightings noted since the last flush (at most `SIGHTING_FLUSH_MS`) are.
@@ -22,6 +23,7 @@ import {
   type StreamBehaviour,
 } from '../../runtime/stream-actor.js';
 import type { Locked, Store, StoredRecord } from '../../storage/store.js';
+import { KILL_LIST_STREAM } from '../kill-list/state.js';
 import type { StorageTypes } from '../storage-types.js';
 import { DEVICES_ACTOR } from './client.js';
 import { decideWrite, kvKeysOf, viewOf } from './decide.js';
@@ -41,6 +43,7 @@ import {
   applyRecord,
   DEVICES_STREAM,
   DevicesState,
+  isKilled,
   isLiveCredential,
   type KnownDevice,
 } from './state.js';
@@ -55,7 +58,10 @@ export interface DevicesEnvironment {
 
 const UNKNOWN: Failure = failure('device_unknown', 'No device has this credential.');
 const REVOKED: Failure = failure('device_revoked', 'The device was revoked.');
-const STREAMS = [DEVICES_STREAM];
+const KILLED: Failure = failure('device_killed', 'The device or its user is on the kill list.');
+/** The kill list is followed, so that one catch-up brings both. */
+const FOLLOWS = [DEVICES_STREAM, KILL_LIST_STREAM];
+const WRITES = [DEVICES_STREAM];
 
 /** The devices actor for a host; see the head of this file. */
 export function devicesActor(environment: DevicesEnvironment): ActorDefinition {
@@ -78,8 +84,8 @@ export function isDeviceWrite(kind: string): boolean {
 }
 
 class DevicesBehaviour implements StreamBehaviour<DevicesState, StorageTypes> {
-  readonly follows = STREAMS;
-  readonly writes = STREAMS;
+  readonly follows = FOLLOWS;
+  readonly writes = WRITES;
   private readonly sightings: Sightings;
 
   constructor(private readonly environment: DevicesEnvironment) {
@@ -153,6 +159,7 @@ class DevicesBehaviour implements StreamBehaviour<DevicesState, StorageTypes> {
     const device = state.byDigest.get(digest);
     if (device === undefined || !isLiveCredential(device, digest, storeTimeMs)) return UNKNOWN;
     if (state.revocations.has(device.id)) return REVOKED;
+    if (isKilled(state, device, storeTimeMs)) return KILLED;
     if (device.unconfirmed) {
       return new Escalate('confirmFirstUse', {
         credentialDigest: digest,

@@ -140,6 +140,7 @@ export interface DeviceWrites {
 export const DEVICE_CODES = [
   'device_unknown',
   'device_revoked',
+  'device_killed',
   'device_not_found',
   'enrollment_token_invalid',
   'rotation_refused',

@@ -7,6 +7,7 @@
 import { decodeEnvelope, encodeEnvelope, type Format } from '../../storage/envelope.js';
 import type { Append, StoredRecord } from '../../storage/store.js';
 import { StoreError } from '../../storage/store-error.js';
+import { applyKillRecord, isInForce, KILL_LIST_STREAM, KillListState } from '../kill-list/state.js';
 
 /** The one stream that this actor follows and appends to. */
 export const DEVICES_STREAM = 'devices';
@@ -70,6 +71,8 @@ export class DevicesState {
   readonly byOrdinal: (KnownDevice | undefined)[] = [undefined];
   readonly revocations = new Map<string, Revocation>();
   readonly voids = new Map<string, number>();
+  /** What is killed: devices and users are refused, the rest concerns gateways. */
+  readonly kills = new KillListState();
 
   get nextOrdinal(): number {
     return this.byOrdinal.length;
@@ -84,6 +87,10 @@ export class DevicesState {
 
 /** The transition: what one record of the stream does to the state. */
 export function applyRecord(state: DevicesState, stored: StoredRecord): void {
+  if (stored.stream === KILL_LIST_STREAM) {
+    applyKillRecord(state.kills, stored);
+    return;
+  }
   const record = decodeRecord(stored.body);
   if (record.type === 'device') applyDevice(state, record.device);
   else if (record.type === 'revocation') {
@@ -134,6 +141,14 @@ export function isLiveCredential(device: Device, digest: string, storeTimeMs: nu
     device.digest === digest ||
     (device.previousDigest === digest && storeTimeMs < device.previousUntilMs)
   );
+}
+
+/** Whether the device or its user is on the kill list at that time of the store's clock. */
+export function isKilled(state: DevicesState, device: Device, storeTimeMs: number): boolean {
+  const { kills } = state;
+  if (kills.entries.size === 0) return false;
+  const entries = [kills.find('device', device.id), kills.find('user', device.user)];
+  return entries.some((entry) => entry !== undefined && isInForce(entry, storeTimeMs));
 }
 
 /**

@@ -25,6 +25,7 @@ export const deviceAuthentication = {
     'credential_missing',
     'device_unknown',
     'device_revoked',
+    'device_killed',
     'store_unavailable',
     'outcome_unknown',
     'overloaded',

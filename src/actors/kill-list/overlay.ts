@@ -1,0 +1,144 @@
+/** One batch of kills and lifts, decided on copies laid over the list. */
+
+import { CodedError } from '../../runtime/failure.js';
+import type { Overlay } from '../../runtime/stream-actor.js';
+import type { Format } from '../../storage/envelope.js';
+import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
+import {
+  type Idempotency,
+  idempotencyChange,
+  idempotencyKvKey,
+  storedAnswer,
+} from '../idempotency.js';
+import type { StorageTypes } from '../storage-types.js';
+import type { Kill, KillEntry, Killed, KillListWrites, Lift, Lifted } from './messages.js';
+import {
+  isInForce,
+  type KillListRecord,
+  type KillListState,
+  nameOf,
+  toKillAppend,
+} from './state.js';
+
+/**
+ * Entries that the list may hold: a snapshot of them is a few megabytes, and whoever needs more has
+ * something else to stop.
+ */
+export const KILL_LIST_ENTRIES_MAX = 10_000;
+
+/** Decides on what the lock let through; thrown away if the commit fails. */
+export class KillListOverlay implements Overlay<StorageTypes> {
+  private readonly entries = new Map<string, KillEntry | undefined>();
+  private readonly records: KillListRecord[] = [];
+  private readonly kvChanges: KvChange[] = [];
+  private readonly kvEntries = new Map<string, KvEntry>();
+  private size: number;
+
+  constructor(
+    private readonly state: KillListState,
+    private readonly locked: Locked,
+  ) {
+    this.size = state.entries.size;
+  }
+
+  decide(kind: string, payload: unknown): unknown {
+    const decide = this.decisions[kind as keyof KillListWrites] as (input: unknown) => unknown;
+    return decide(payload);
+  }
+
+  changes(): Changes {
+    const format = this.locked.writeFormat as Format;
+    return {
+      appends: this.records.map((record) => toKillAppend(record, format)),
+      kv: this.kvChanges,
+    };
+  }
+
+  private readonly decisions: {
+    [Kind in keyof KillListWrites]: (
+      input: KillListWrites[Kind]['payload'],
+    ) => KillListWrites[Kind]['answer'];
+  } = {
+    kill: (input) => this.once(input.idempotency, () => this.kill(input)),
+    lift: (input) => this.once(input.idempotency, () => this.lift(input)),
+    liftExpired: () => this.liftExpired(),
+  };
+
+  private get version(): number {
+    return this.state.version + this.records.length;
+  }
+
+  private kill(input: Kill): Killed {
+    const nowMs = this.locked.storeTimeMs;
+    const { kind, id, reason, by, expiresAtMs } = input;
+    if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
+      throw new CodedError('kill_already_expired', 'expiresAt is not in the future.');
+    }
+    const before = this.find(input);
+    if (before && isInForce(before, nowMs) && before.expiresAtMs === expiresAtMs) {
+      return { ...this.at(), entry: before };
+    }
+    if (!before && this.size >= KILL_LIST_ENTRIES_MAX) {
+      throw new CodedError(
+        'kill_list_full',
+        `The kill list holds ${KILL_LIST_ENTRIES_MAX} entries; lift some first.`,
+      );
+    }
+    const expiry = expiresAtMs === undefined ? {} : { expiresAtMs };
+    const entry: KillEntry = { kind, id, reason, by, atMs: nowMs, ...expiry };
+    if (!before) this.size += 1;
+    this.entries.set(nameOf(input), entry);
+    this.records.push({ type: 'kill', version: this.version + 1, entry });
+    return { ...this.at(), entry };
+  }
+
+  private lift({ kind, id, by }: Lift): Lifted {
+    if (this.find({ kind, id })) this.remove(kind, id, by);
+    return this.at();
+  }
+
+  /** Judged under the lock, so that of replicas that notice together one does it. */
+  private liftExpired(): Lifted {
+    const names = new Set([...this.state.entries.keys(), ...this.entries.keys()]);
+    for (const name of names) {
+      const entry = this.entries.has(name) ? this.entries.get(name) : this.state.entries.get(name);
+      if (entry && !isInForce(entry, this.locked.storeTimeMs))
+        this.remove(entry.kind, entry.id, '');
+    }
+    return this.at();
+  }
+
+  private remove(kind: string, id: string, by: string): void {
+    const target = { kind, id };
+    this.size -= 1;
+    this.entries.set(nameOf(target), undefined);
+    const atMs = this.locked.storeTimeMs;
+    this.records.push({ type: 'lift', version: this.version + 1, target, by, atMs });
+  }
+
+  private find(target: { kind: string; id: string }): KillEntry | undefined {
+    const name = nameOf(target);
+    return this.entries.has(name) ? this.entries.get(name) : this.state.entries.get(name);
+  }
+
+  private at(): Lifted {
+    return { epoch: this.locked.position.epoch, version: this.version };
+  }
+
+  /** The same call again gets the answer of the first. */
+  private once<Answer>(idempotency: Idempotency | undefined, decide: () => Answer): Answer {
+    if (!idempotency) return decide();
+    const key = idempotencyKvKey(idempotency);
+    const before = storedAnswer<Answer>(
+      idempotency,
+      this.kvEntries.get(key) ?? this.locked.kv.get(key),
+    );
+    if (before) return before;
+    const answer = decide();
+    const row = { bodyHmac: idempotency.bodyHmac, answer };
+    const change = idempotencyChange(key, row, this.locked.storeTimeMs);
+    this.kvChanges.push(change);
+    if (change.op === 'put') this.kvEntries.set(key, change);
+    return answer;
+  }
+}
