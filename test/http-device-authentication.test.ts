@@ -3,9 +3,9 @@ import { connect } from 'node:net';
 import t from 'tap';
 import { packAllowed } from '../src/actors/devices/messages.js';
 import { digestOf } from '../src/actors/secrets.js';
-import { FRESHNESS_MAX_MS } from '../src/http/device-authentication.js';
 import { type Clock, systemClock } from '../src/runtime/clock.js';
 import { failure } from '../src/runtime/failure.js';
+import { FRESHNESS_MAX_MS } from '../src/runtime/freshness.js';
 import { call, rawRequest } from './fixtures/http-client.js';
 import {
   ADMIN_TOKEN,

@@ -9,6 +9,7 @@ import { allowedId, allowedUser } from '../actors/devices/messages.js';
 import { digestOf, isWellFormedSecret } from '../actors/secrets.js';
 import type { AnswerSink } from '../runtime/ask.js';
 import { describe, type Failure, isFailure } from '../runtime/failure.js';
+import { isStale } from '../runtime/freshness.js';
 import type { Histogram } from '../runtime/histogram.js';
 import { bearerCredential } from './authorization.js';
 import type { ExchangeHost } from './exchange.js';
@@ -26,12 +27,6 @@ import { DEVICE_AUTHENTICATION_PATHS } from './routes/device-authentication.js';
 import { parseTraceparent } from './trace-context.js';
 import type { TurnClock } from './turn-clock.js';
 import { headerEncoded } from './user-name.js';
-
-/**
- * An allow older than this, counted from the beginning of the catch-up behind it, is not given: a
- * process that was stopped and continued lets nobody in on old knowledge (DESIGN §2).
- */
-export const FRESHNESS_MAX_MS = 1000;
 
 const PREFIX = 'Bearer halo_device_';
 /** Where the credential begins after `Bearer `. */
@@ -212,8 +207,7 @@ export class DeviceAuthentication {
     if (pending.over) return;
     try {
       if (typeof answer === 'string') {
-        const ageMs = freshSinceMs === 0 ? 0 : this.clock.preciselyMs() - freshSinceMs;
-        if (ageMs > FRESHNESS_MAX_MS) this.refuse(pending, 'stale');
+        if (isStale(freshSinceMs, this.clock.preciselyMs())) this.refuse(pending, 'stale');
         else this.allow(pending, answer);
       } else {
         const failure: Failure = isFailure(answer) ? answer : { failure: 'internal_error' };
