@@ -1,14 +1,14 @@
 /** The storage of a whole server: opened and checked once, handed to threads, probed, closed. */
-import { readFile } from 'node:fs/promises';
 import type { TransferListItem } from 'node:worker_threads';
 import type { Clock } from '../runtime/clock.js';
 import { divideConnections } from '../runtime/connection-budget.js';
-import { CodedError, describe } from '../runtime/failure.js';
+import { describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import { startStorageThread } from '../storage/file/storage-thread.js';
 import type { StoreSource } from '../storage/open-store.js';
 import { check, migrate } from '../storage/postgres/migrate.js';
 import { PostgresProbe } from '../storage/postgres/probe.js';
+import { readDatabaseUrl } from './private-file.js';
 import type { FileBackendOptions, PostgresBackendOptions, ServeOptions } from './serve-options.js';
 
 /** Held by the main thread; the other threads open their own stores from `storeSource`. */
@@ -67,8 +67,8 @@ async function openPostgres(
   { replica, actorThreads, clock, log }: ServerStorageEnvironment,
 ): Promise<ServerStorage> {
   const { insecureTls, pooled, directUrlFile } = options;
-  const access = { url: await readUrl(options.urlFile), insecureTls };
-  const direct = directUrlFile === null ? undefined : await readUrl(directUrlFile);
+  const access = { url: await readDatabaseUrl(options.urlFile), insecureTls };
+  const direct = directUrlFile === null ? undefined : await readDatabaseUrl(directUrlFile);
   if (options.autoMigrate) {
     const { from, to } = await migrate({ ...access, url: direct ?? access.url });
     if (to > from) log.info({ from, to }, 'The database was migrated.');
@@ -93,13 +93,4 @@ async function openPostgres(
         log.warn({ error: describe(error) }, 'This replica could not be signed off.');
       }),
   };
-}
-
-/** The whole file is the URL; it is never repeated in a message. */
-async function readUrl(path: string): Promise<string> {
-  try {
-    return (await readFile(path, 'utf8')).trim();
-  } catch (cause) {
-    throw new CodedError('database_url_unreadable', `Cannot read the file ${path}.`, { cause });
-  }
 }

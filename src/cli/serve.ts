@@ -5,19 +5,9 @@
 import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import { openLog } from '../runtime/pino-log.js';
-import { EXIT_DONE, EXIT_FAILED, EXIT_REFUSED } from './exit-codes.js';
+import { EXIT_DONE, EXIT_FAILED, exitCodeOf } from './exit-codes.js';
 import type { ServeOptions } from './serve-options.js';
 import { Server } from './server.js';
-
-/** Codes that mean "refused to protect data", not "did not work". */
-const REFUSALS = new Set([
-  'directory_held',
-  'damaged',
-  'incompatible',
-  'schema_behind',
-  'schema_ahead',
-  'database_tls_required',
-]);
 
 /** Runs until a signal or a fatal fault; resolves with the process's exit code. */
 export async function runServe(options: ServeOptions): Promise<number> {
@@ -60,5 +50,5 @@ function startFailed(error: unknown, log: Log): number {
   }
   log.error({ code: error.code, error: describe(error) }, 'The server cannot start.');
   process.stderr.write(`${error.message}\n`);
-  return REFUSALS.has(error.code) ? EXIT_REFUSED : EXIT_FAILED;
+  return exitCodeOf(error);
 }
