@@ -1,17 +1,13 @@
 import t from 'tap';
 import { killListActor } from '../src/actors/kill-list/actor.js';
 import { KILL_LIST_ACTOR, KillListClient } from '../src/actors/kill-list/client.js';
+import type { KillListNews } from '../src/actors/kill-list/messages.js';
 import { KILL_LIST_ENTRIES_MAX } from '../src/actors/kill-list/overlay.js';
 import { ActorHost } from '../src/runtime/actor-host.js';
 import { silentLog } from '../src/runtime/log.js';
 import { seededRandom } from '../src/runtime/random.js';
 import { ModelStore } from '../src/storage/model/model-store.js';
-import {
-  codeOf,
-  enrol,
-  openReplica,
-  openReplicas,
-} from './fixtures/device-replica.js';
+import { codeOf, enrol, openReplica, openReplicas } from './fixtures/device-replica.js';
 import { keepAlive } from './fixtures/keep-alive.js';
 import { until } from './fixtures/toy-actor.js';
 
@@ -38,6 +34,7 @@ async function open(seed = 1) {
     clock,
     database,
     replicas,
+    hosts: lists.map(({ host }) => host),
     a,
     b,
     close: async () => {
@@ -45,6 +42,17 @@ async function open(seed = 1) {
       await close();
     },
   };
+}
+
+/** A port that keeps what the host publishes. */
+function subscribed(host: ActorHost): KillListNews[] {
+  const news: KillListNews[] = [];
+  host.subscribe({
+    postMessage: (message) => {
+      if (message.type === 'publish') news.push(message.message as KillListNews);
+    },
+  });
+  return news;
 }
 
 const KILL = { kind: 'device', id: 'dev_1', reason: 'lost', by: 'root' };
@@ -84,6 +92,33 @@ t.test('an expiry is a lift that raises the version once, whoever notices', asyn
   });
   t.same([...versions].sort(), [1, 2]);
   t.equal((await a.list()).version, 2);
+});
+
+t.test('every change is told once, in order, where it was made and elsewhere', async (t) => {
+  const { hosts, a, b, close } = await open();
+  t.teardown(close);
+  const told = hosts.map(subscribed);
+  await a.kill(KILL);
+  await b.kill({ ...KILL, id: 'dev_2' });
+  await a.lift({ kind: 'device', id: 'dev_1', by: 'root' });
+  t.same(await b.version(), await a.version());
+  for (const news of told) {
+    const changes = news.flatMap((one) => (one.type === 'changes' ? one.changes : []));
+    t.same(
+      changes.map(({ type, version }) => [type, version]),
+      [
+        ['kill', 1],
+        ['kill', 2],
+        ['lift', 3],
+      ],
+    );
+    const told = news.flatMap((one) => (one.type === 'changes' ? [one] : []));
+    t.ok(told.every((one, index) => one.from === (told[index - 1]?.version ?? 0)));
+  }
+  const [news = []] = told;
+  const quiet = news.length;
+  await until(() => news.slice(quiet).some((one) => one.type === 'unchanged'));
+  t.match(news.at(-1), { type: 'unchanged', version: 3 }, 'and how fresh the list is');
 });
 
 t.test(

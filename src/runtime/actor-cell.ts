@@ -10,6 +10,7 @@
 import {
   ACTOR_BOUNDS,
   type ActorBounds,
+  type ActorContext,
   type ActorDefinition,
   type ActorHandlers,
   Escalate,
@@ -28,6 +29,8 @@ export interface CellEnvironment {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  /** News of an actor for every front thread; a host provides it. */
+  readonly publish?: (actor: string, message: unknown) => void;
   /** Too many restarts: the process should end. Called once. */
   readonly onExhausted: (actor: string, cause: unknown) => void;
 }
@@ -42,6 +45,7 @@ const EXPIRY_PERIOD_MS = 100;
  * that it concerns, as a `Failure`; only restarts that did not help are told to anyone else.
  */
 export class ActorCell {
+  private readonly context: ActorContext;
   private handlers: ActorHandlers;
   private readonly readLane: Lane;
   private readonly writeLane: Lane;
@@ -63,7 +67,10 @@ export class ActorCell {
     this.bounds = { ...ACTOR_BOUNDS, ...definition.bounds };
     this.readLane = new Lane(this.bounds.readLane);
     this.writeLane = new Lane(this.bounds.writeLane);
-    this.handlers = definition.create();
+    this.context = {
+      publish: (message) => environment.publish?.(definition.name, message),
+    };
+    this.handlers = definition.create(this.context);
   }
 
   get name(): string {
@@ -303,7 +310,7 @@ export class ActorCell {
     await this.settled();
     await this.handlers.close().catch(() => undefined);
     if (this.state === 'stopped') return;
-    this.handlers = this.definition.create();
+    this.handlers = this.definition.create(this.context);
     await this.openUntilComplete();
   }
 

@@ -6,7 +6,7 @@ import { READ_DEADLINE_MS, WRITE_DEADLINE_MS } from './actor.js';
 import type { ActorRef, AnswerSink, AskOptions } from './ask.js';
 import type { Clock, Timer } from './clock.js';
 import { type Failure, failure } from './failure.js';
-import type { AnswerMessage, AskMessage } from './protocol.js';
+import type { AnswerMessage, AskMessage, FromActorThread } from './protocol.js';
 
 /** The part of a MessagePort that the channel uses. */
 export interface AskPort {
@@ -49,6 +49,8 @@ export class ActorChannel {
   constructor(
     private readonly clock: Clock,
     private readonly isWrite: (actor: string, kind: string) => boolean,
+    /** News of an actor, in order with its answers. */
+    private readonly onNews: (actor: string, message: unknown) => void = () => undefined,
   ) {}
 
   /** Uses this port from now on; whatever was pending on an older one is answered first. */
@@ -79,7 +81,12 @@ export class ActorChannel {
   }
 
   /** What came over the port. */
-  receive(message: AnswerMessage): void {
+  receive(message: FromActorThread): void {
+    if (message.type === 'publish') this.onNews(message.actor, message.message);
+    else this.deliver(message);
+  }
+
+  private deliver(message: AnswerMessage): void {
     const group = this.groups.get(message.group);
     if (!group) return;
     const { answers, indexes, freshSinceMs } = message;

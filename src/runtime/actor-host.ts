@@ -9,11 +9,11 @@ import type { ActorSnapshot } from './actor-metrics.js';
 import type { ActorRef, AnswerSink, AskOptions } from './ask.js';
 import { failure } from './failure.js';
 import type { Reply } from './lane.js';
-import type { AnswerMessage, AskMessage } from './protocol.js';
+import type { AskMessage, FromActorThread } from './protocol.js';
 
 /** The part of a MessagePort that the host uses, so that a simulated bus can stand in for it. */
 export interface AnswerPort {
-  postMessage(message: AnswerMessage): void;
+  postMessage(message: FromActorThread): void;
 }
 
 /**
@@ -22,14 +22,28 @@ export interface AnswerPort {
  */
 export class ActorHost {
   private readonly cells = new Map<string, ActorCell>();
+  private readonly subscribers = new Set<AnswerPort>();
 
   constructor(
     definitions: readonly ActorDefinition[],
     private readonly environment: CellEnvironment,
   ) {
+    const publish = (actor: string, message: unknown): void => {
+      for (const port of this.subscribers) port.postMessage({ type: 'publish', actor, message });
+    };
     for (const definition of definitions) {
-      this.cells.set(definition.name, new ActorCell(definition, environment));
+      this.cells.set(definition.name, new ActorCell(definition, { ...environment, publish }));
     }
+  }
+
+  /** From now on the port gets the news of all actors here. Idempotent. */
+  subscribe(port: AnswerPort): void {
+    this.subscribers.add(port);
+  }
+
+  /** Idempotent. */
+  unsubscribe(port: AnswerPort): void {
+    this.subscribers.delete(port);
   }
 
   /** Opens all actors at once; resolves when every view is complete. */

@@ -12,6 +12,12 @@ export class Escalate {
   ) {}
 }
 
+/** What an incarnation of an actor may use of the runtime. */
+export interface ActorContext {
+  /** Sends news, structured-cloneable, to every front thread, before any later answer. */
+  readonly publish: (message: unknown) => void;
+}
+
 /** One write of a batch, as the handlers see it. */
 export interface WriteAsk {
   readonly kind: string;
@@ -53,7 +59,7 @@ export interface ActorHandlers {
 export interface ActorDefinition {
   readonly name: string;
   readonly isWrite: (kind: string) => boolean;
-  readonly create: () => ActorHandlers;
+  readonly create: (context: ActorContext) => ActorHandlers;
   readonly bounds?: Partial<ActorBounds>;
 }
 

@@ -16,6 +16,16 @@ export interface AskMessage {
   readonly payloads: readonly unknown[];
 }
 
+/** Actor thread to every front: news of an actor, in order with its answers on the same port. */
+export interface PublishMessage {
+  readonly type: 'publish';
+  readonly actor: string;
+  readonly message: unknown;
+}
+
+/** Everything that goes from an actor thread to a front. */
+export type FromActorThread = AnswerMessage | PublishMessage;
+
 /** Actor thread to front: answers to asks of one group. */
 export interface AnswerMessage {
   readonly type: 'answer';

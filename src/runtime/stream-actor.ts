@@ -58,6 +58,11 @@ export interface StreamBehaviour<State, T extends StoreTypes> {
   background?(state: State): Promise<void>;
   /** Writes that are due by the store's clock, looked for in the background; none: empty. */
   due?(state: State, storeTimeMs: number): readonly WriteAsk[];
+  /**
+   * What every front thread should hear since the last call, if anything; `routine` when called
+   * after a round of background work, so that subscribers can tell how fresh they are.
+   */
+  news?(state: State, view: ReadView<T>, routine: boolean): unknown;
   /** Writes what must not be lost by an orderly stop. */
   close?(): Promise<void>;
   inspect(state: State): Readonly<Record<string, unknown>>;
@@ -84,6 +89,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     private readonly behaviour: StreamBehaviour<State, T>,
     private readonly store: StreamStore<T>,
     private readonly log: Log,
+    private readonly publish: (message: unknown) => void = () => undefined,
   ) {
     this.state = behaviour.emptyState();
   }
@@ -103,6 +109,8 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     this.state = state;
     this.position = position;
     this.replayedRecords = applied;
+    // What a replay brought is no news: subscribers ask for the whole when they must.
+    behaviour.news?.(state, { position, storeTimeMs: 0 }, false);
     await this.refresh();
     log.info({ actor: this.name, records: applied }, 'The view is complete.');
   }
@@ -164,6 +172,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     const due = this.behaviour.due?.(this.state, this.storeTimeMs) ?? [];
     if (due.length > 0) await this.write(due);
     await this.behaviour.background?.(this.state);
+    this.tell(true);
   }
 
   async close(): Promise<void> {
@@ -209,6 +218,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     });
     this.applyAll(committed.records, committed.position, 'outcome_unknown');
     this.storeTimeMs = Math.max(this.storeTimeMs, committed.storeTimeMs);
+    this.tell(false);
     return answers;
   }
 
@@ -216,6 +226,14 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     this.applyAll(result.records, result.position);
     this.storeTimeMs = Math.max(this.storeTimeMs, result.storeTimeMs);
     if (result.more) return this.nextPages();
+    this.tell(false);
+  }
+
+  private tell(routine: boolean): void {
+    if (!this.behaviour.news) return;
+    const view = { position: this.known(), storeTimeMs: this.storeTimeMs };
+    const news = this.behaviour.news(this.state, view, routine);
+    if (news !== undefined) this.publish(news);
   }
 
   private async nextPages(): Promise<void> {

@@ -7,7 +7,7 @@ import { expose } from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import type { ActorHost } from './actor-host.js';
 import type { ActorSnapshot } from './actor-metrics.js';
-import type { AnswerMessage, AskMessage } from './protocol.js';
+import type { AskMessage } from './protocol.js';
 
 /** What every thread of a process can be told. */
 export interface ThreadControl {
@@ -77,8 +77,12 @@ export function actorThreadControl(
     open: () => host.open(),
     attach: (port) => {
       ports.add(port);
-      port.on('message', (message: AskMessage) => host.receive(message, answerPort(port)));
-      port.once('close', () => ports.delete(port));
+      host.subscribe(port);
+      port.on('message', (message: AskMessage) => host.receive(message, port));
+      port.once('close', () => {
+        ports.delete(port);
+        host.unsubscribe(port);
+      });
     },
     snapshots: () => ({ actors: host.snapshots(), store: store.facts() }),
     drained: () => host.drained(),
@@ -88,10 +92,6 @@ export function actorThreadControl(
       for (const port of ports) port.close();
     },
   };
-}
-
-function answerPort(port: MessagePort): { postMessage(message: AnswerMessage): void } {
-  return { postMessage: (message) => port.postMessage(message) };
 }
 
 /** A direct connection between two threads: one port for each. */

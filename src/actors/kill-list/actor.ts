@@ -14,7 +14,7 @@ import type { Locked, Store, StoredRecord } from '../../storage/store.js';
 import { type Idempotency, idempotencyKvKey } from '../idempotency.js';
 import type { StorageTypes } from '../storage-types.js';
 import { KILL_LIST_ACTOR } from './client.js';
-import type { KillListView } from './messages.js';
+import type { KillListNews, KillListVersion } from './messages.js';
 import { KillListOverlay } from './overlay.js';
 import { applyKillRecord, isInForce, KILL_LIST_STREAM, KillListState } from './state.js';
 
@@ -35,25 +35,29 @@ export function killListActor({ store, log }: KillListEnvironment): ActorDefinit
     name: KILL_LIST_ACTOR,
     isWrite: isKillListWrite,
     bounds: { backgroundPeriodMs: POLL_MS },
-    create: () =>
-      new StreamActor<KillListState, StorageTypes>(KILL_LIST_ACTOR, behaviour, store, log),
+    create: ({ publish }) =>
+      new StreamActor<KillListState, StorageTypes>(KILL_LIST_ACTOR, behaviour, store, log, publish),
   };
 }
 
 /** Which kinds go to the write lane. */
 export function isKillListWrite(kind: string): boolean {
-  return kind !== 'list';
+  return kind !== 'list' && kind !== 'version';
 }
 
 const behaviour: StreamBehaviour<KillListState, StorageTypes> = {
   follows: STREAMS,
   writes: STREAMS,
   emptyState: () => new KillListState(),
-  apply: (state: KillListState, record: StoredRecord) => void applyKillRecord(state, record),
-  read: (state, kind, _payload, view) => {
-    if (kind !== 'list') throw new RangeError(`The kill-list actor knows no message ${kind}.`);
-    return listOf(state, view);
+  apply: (state: KillListState, record: StoredRecord) => {
+    state.untold.push(applyKillRecord(state, record));
   },
+  read: (state, kind, _payload, view) => {
+    if (kind === 'version') return versionOf(state, view);
+    if (kind === 'list') return { ...versionOf(state, view), entries: [...state.entries.values()] };
+    throw new RangeError(`The kill-list actor knows no message of kind ${kind}.`);
+  },
+  news: newsOf,
   needs: (batch) => ({ kv: batch.flatMap(({ payload }) => idempotencyKeys(payload)) }),
   overlay: (state: KillListState, locked: Locked) => new KillListOverlay(state, locked),
   due: (state, storeTimeMs) => {
@@ -65,13 +69,20 @@ const behaviour: StreamBehaviour<KillListState, StorageTypes> = {
   inspect: (state) => ({ version: state.version, entries: state.entries.size }),
 };
 
-function listOf(state: KillListState, view: ReadView<StorageTypes>): KillListView {
-  return {
-    epoch: view.position.epoch,
-    version: state.version,
-    asOfMs: view.storeTimeMs,
-    entries: [...state.entries.values()],
-  };
+function versionOf(state: KillListState, view: ReadView<StorageTypes>): KillListVersion {
+  return { epoch: view.position.epoch, version: state.version, asOfMs: view.storeTimeMs };
+}
+
+function newsOf(
+  state: KillListState,
+  view: ReadView<StorageTypes>,
+  routine: boolean,
+): KillListNews | undefined {
+  const changes = state.untold.splice(0);
+  const [first] = changes;
+  if (first)
+    return { type: 'changes', ...versionOf(state, view), from: first.version - 1, changes };
+  return routine ? { type: 'unchanged', ...versionOf(state, view) } : undefined;
 }
 
 function idempotencyKeys(payload: unknown): string[] {

@@ -4,6 +4,7 @@ import type {
   Kill,
   Killed,
   KillListReads,
+  KillListVersion,
   KillListView,
   KillListWrites,
   Lift,
@@ -22,6 +23,11 @@ export class KillListClient {
   /** The list after a catch-up that began after this call. */
   list(): Promise<KillListView> {
     return this.value('list', {});
+  }
+
+  /** Where the list is after a catch-up that began after this call. */
+  version(): Promise<KillListVersion> {
+    return this.value('version', {});
   }
 
   /** Uses the operators' reserve: overload never refuses the one who stops it. */

@@ -59,8 +59,32 @@ export interface KillListView {
   readonly entries: readonly KillEntry[];
 }
 
+/** Where the list is, after a catch-up: what a reconnecting gateway is compared with. */
+export interface KillListVersion {
+  readonly epoch: string;
+  readonly version: number;
+  readonly asOfMs: number;
+}
+
+/** What the actor tells every front thread by itself, in order with its answers. */
+export type KillListNews =
+  /** The changes after `from` up to `version`, oldest first. */
+  | (KillListVersion & {
+      readonly type: 'changes';
+      readonly from: number;
+      readonly changes: readonly KillListChange[];
+    })
+  /** Nothing changed; the list was still this at `asOfMs`. */
+  | (KillListVersion & { readonly type: 'unchanged' });
+
+/** One change: a kill with its entry, or a lift of a target. */
+export type KillListChange =
+  | { readonly type: 'kill'; readonly version: number; readonly entry: KillEntry }
+  | { readonly type: 'lift'; readonly version: number; readonly target: KillTarget };
+
 /** Reads: the payload and the answer of each kind. */
 export interface KillListReads {
+  version: { payload: Readonly<Record<string, never>>; answer: KillListVersion };
   list: { payload: Readonly<Record<string, never>>; answer: KillListView };
 }
 

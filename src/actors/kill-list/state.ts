@@ -25,6 +25,8 @@ export type KillListRecord =
 /** The list as one view knows it. Mutable, by `applyKillRecord` alone. */
 export class KillListState {
   version = 0;
+  /** Changes since the actor last told its subscribers; a replay is not news. */
+  readonly untold: KillListRecord[] = [];
   readonly entries = new Map<string, KillEntry>();
 
   find(kind: string, id: string): KillEntry | undefined {
