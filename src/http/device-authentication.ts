@@ -63,12 +63,17 @@ function noteHeader(name: string, value: string): void {
       if (name === 'traceparent') noted.traceparent = value;
       break;
     case 15:
-      if (name === 'x-forwarded-for') noted.xForwardedFor += `${value},`;
+      if (name === 'x-forwarded-for') noted.xForwardedFor = joined(noted.xForwardedFor, value);
       break;
     case 9:
-      if (name === 'forwarded') noted.forwarded += `${value},`;
+      if (name === 'forwarded') noted.forwarded = joined(noted.forwarded, value);
       break;
   }
+}
+
+/** Several headers of a name are one list. Without a comma at its end: an empty hop ends it. */
+function joined(before: string, value: string): string {
+  return before === '' ? value : `${before},${value}`;
 }
 
 function readHeaders(req: HttpRequest): void {
