@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { DEVICE_CODES } from '../src/actors/devices/messages.js';
+import { LIMITER_CODES } from '../src/actors/limiter/messages.js';
 import { problemDetails, problemHeaders, statusLine } from '../src/http/problem-details.js';
 import {
   HTTP_CODES,
@@ -55,7 +56,13 @@ t.test('the page and the catalogue name the same codes with the same words', (t)
 });
 
 t.test('every code of every layer leads to a problem', (t) => {
-  for (const code of [...RUNTIME_CODES, ...STORE_CODES, ...DEVICE_CODES, ...HTTP_CODES]) {
+  for (const code of [
+    ...RUNTIME_CODES,
+    ...STORE_CODES,
+    ...DEVICE_CODES,
+    ...LIMITER_CODES,
+    ...HTTP_CODES,
+  ]) {
     const answered = problemCodeOf(code);
     t.ok(answered in PROBLEMS, code);
     t.equal(answered !== code, code in INTERNAL_CODES, `${code} is answered as itself or mapped`);
@@ -70,7 +77,8 @@ t.test('every 503 and whatever can be retried says when', (t) => {
     const { status, retryable } = PROBLEMS[code];
     const headers = problemHeaders(code);
     t.equal('retry-after' in headers, status === 503 || retryable, `Retry-After of ${code}`);
-    t.equal(retryable, status === 503 || code === 'idempotency_in_progress', `retry of ${code}`);
+    const mayHelp = ['idempotency_in_progress', 'too_many_failures'].includes(code);
+    t.equal(retryable, status === 503 || mayHelp, `retry of ${code}`);
   }
   t.equal(problemHeaders('overloaded', { retryAfterSeconds: 0.2 })['retry-after'], '1');
   t.equal(problemHeaders('overloaded', { retryAfterSeconds: 2.1 })['retry-after'], '3');

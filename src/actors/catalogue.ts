@@ -2,9 +2,11 @@
 import type { ActorDefinition } from '../runtime/actor.js';
 import { type DevicesEnvironment, devicesActor, isDeviceWrite } from './devices/actor.js';
 import { DEVICES_ACTOR } from './devices/client.js';
+import { isLimiterWrite, type LimiterEnvironment, limiterActor } from './limiter/actor.js';
+import { LIMITER_ACTOR } from './limiter/client.js';
 
 /** What any actor may be given. */
-export type ActorEnvironment = DevicesEnvironment;
+export type ActorEnvironment = DevicesEnvironment & LimiterEnvironment;
 
 interface CatalogueEntry {
   readonly create: (environment: ActorEnvironment) => ActorDefinition;
@@ -13,6 +15,7 @@ interface CatalogueEntry {
 
 const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
   [DEVICES_ACTOR]: { create: devicesActor, isWrite: isDeviceWrite },
+  [LIMITER_ACTOR]: { create: limiterActor, isWrite: isLimiterWrite },
 };
 
 /** All actors, the busiest first, as `placeActors` wants them. */

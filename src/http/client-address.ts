@@ -57,6 +57,21 @@ export class ClientAddresses {
   }
 }
 
+/** One host usually controls its whole /64 of IPv6, and could fail from every address in it. */
+const IPV6_BYTES_COUNTED = 8;
+
+/**
+ * What failures of a client count against: its IPv4 address, or the /64 of its IPv6 address. Takes
+ * what `ClientAddresses.of` returns; anything else counts against itself.
+ */
+export function addressCounted(client: string): string {
+  if (!client.includes(':') || !ipaddr.IPv6.isValid(client)) return client;
+  const address = unmapped(ipaddr.parse(client));
+  if (address.kind() === 'ipv4') return address.toString();
+  const bytes = address.toByteArray().fill(0, IPV6_BYTES_COUNTED);
+  return `${ipaddr.fromByteArray(bytes).toString()}/${IPV6_BYTES_COUNTED * 8}`;
+}
+
 function parseNetwork(text: string): Network {
   try {
     if (text.includes('/')) {

@@ -8,11 +8,11 @@ import type { Clock } from '../runtime/clock.js';
 import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import type { ClientAddresses } from './client-address.js';
+import type { Refusal } from './failed-attempts.js';
 import type { FrontMetrics } from './front-metrics.js';
 import {
   HttpProblem,
   PROBLEM_MEDIA_TYPE,
-  type ProblemExtras,
   problemDetails,
   problemHeaders,
 } from './problem-details.js';
@@ -48,7 +48,8 @@ export class Exchange {
   template = NO_ROUTE;
   private readonly startedMs: number;
   private readonly traceId: string | undefined;
-  private readonly client: string;
+  /** The client's address, as far as the proxies in front can be believed. */
+  readonly client: string;
   private ended = false;
   private settled = false;
   /** The body is not going to be read: the connection cannot be kept. */
@@ -138,7 +139,11 @@ export class Exchange {
 
   /** Answers with the problem that an error stands for; an unexpected one is logged. */
   fail(error: unknown): void {
-    const { code, extras } = problemOf(error);
+    this.refuse(problemOf(error), error);
+  }
+
+  /** Answers with a problem; `error` is what it was made of, for the log. */
+  refuse({ code, extras }: Refusal, error?: unknown): void {
     if (code === 'internal_error') {
       this.host.log.error(
         { requestId: this.requestId, route: this.template, error: describe(error) },
@@ -208,7 +213,7 @@ const CODES_WITH_DETAIL: ReadonlySet<string> = new Set(DEVICE_CODES);
  * The problem that an error stands for. Only what the devices actor says is passed on in words:
  * the text of a store's error may name hosts and files.
  */
-export function problemOf(error: unknown): { code: ProblemCode; extras: ProblemExtras } {
+export function problemOf(error: unknown): Refusal {
   if (error instanceof HttpProblem) return { code: error.code, extras: error.extras };
   if (!(error instanceof CodedError)) return { code: 'internal_error', extras: {} };
   const detailed = CODES_WITH_DETAIL.has(error.code) && error.message !== error.code;

@@ -110,6 +110,7 @@ export class FrontServer {
     const { services, options } = this;
     new DeviceAuthentication(
       services.devices,
+      services.limiter,
       this.host,
       new TurnClock(services.clock),
       options.logAllowed === true,
@@ -120,6 +121,7 @@ export class FrontServer {
       host: this.host,
       context: {
         devices: services.devices,
+        limiter: services.limiter,
         verifyProof: (key, message, signature) => services.verifyProof(key, message, signature),
         status: () => services.status(),
         clock: services.clock,

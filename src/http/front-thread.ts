@@ -2,6 +2,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { isActorWrite } from '../actors/catalogue.js';
 import { DEVICES_ACTOR, DevicesClient } from '../actors/devices/client.js';
+import { LIMITER_ACTOR, LimiterClient } from '../actors/limiter/client.js';
 import { ActorChannel } from '../runtime/actor-channel.js';
 import type { ActorRef } from '../runtime/ask.js';
 import { systemClock } from '../runtime/clock.js';
@@ -66,6 +67,7 @@ function placedRef(actor: string): ActorRef {
 
 const server = new FrontServer(data.options, {
   devices: new DevicesClient(placedRef(DEVICES_ACTOR)),
+  limiter: new LimiterClient(placedRef(LIMITER_ACTOR)),
   verifyProof: (publicKey, message, signature) =>
     pool.run('verifyProof', { publicKey, message, signature } satisfies VerifyProof),
   status: async () => status ?? startingStatus(),

@@ -4,6 +4,7 @@
  * stable; titles and details are for people and may change.
  */
 import type { DeviceCode } from '../actors/devices/messages.js';
+import type { LimiterCode } from '../actors/limiter/messages.js';
 import type { RuntimeCode } from '../runtime/failure.js';
 import type { StoreCode } from '../storage/store-error.js';
 
@@ -38,7 +39,10 @@ export const INTERNAL_CODES = {
 } as const satisfies Partial<Record<StoreCode, RuntimeCode | StoreCode>>;
 type InternalCode = keyof typeof INTERNAL_CODES;
 
-export type ProblemCode = Exclude<RuntimeCode | StoreCode | DeviceCode | HttpCode, InternalCode>;
+export type ProblemCode = Exclude<
+  RuntimeCode | StoreCode | DeviceCode | LimiterCode | HttpCode,
+  InternalCode
+>;
 
 /** What the catalogue says of a code. */
 export interface Problem {
@@ -288,11 +292,28 @@ const DEVICE_PROBLEMS: Record<DeviceCode, Problem> = {
   },
 };
 
+/** The limiter says how long; this is a whole block, for whoever reads the catalogue. */
+const BLOCK_SECONDS = 60;
+
+const LIMITER_PROBLEMS: Record<LimiterCode, Problem> = {
+  too_many_failures: {
+    status: 429,
+    title: 'Too many attempts have failed',
+    retryable: true,
+    retryAfterSeconds: BLOCK_SECONDS,
+    meaning:
+      'The credential is not valid, and neither were ten others from the same address (the same ' +
+      '/64 of IPv6) in the last minute, on all replicas together. A valid one still passes.',
+    usualCause: 'A script that goes on with an old credential, or somebody who guesses.',
+  },
+};
+
 export const PROBLEMS: Readonly<Record<ProblemCode, Problem>> = {
   ...HTTP_PROBLEMS,
   ...RUNTIME_PROBLEMS,
   ...STORE_PROBLEMS,
   ...DEVICE_PROBLEMS,
+  ...LIMITER_PROBLEMS,
 };
 
 /** The catalogue's code for whatever a `Failure` carries; what nobody foresaw is internal_error. */

@@ -8,7 +8,8 @@ import { digestOf } from '../actors/secrets.js';
 import { describe } from '../runtime/failure.js';
 import { type AdminTokens, bearerCredential } from './authorization.js';
 import { entityTag, matchesEntityTag } from './entity-tag.js';
-import { Exchange, type ExchangeHost } from './exchange.js';
+import { Exchange, type ExchangeHost, problemOf } from './exchange.js';
+import { countFailure, failureClassOf, type Refusal } from './failed-attempts.js';
 import { checkedIdempotencyKey, idempotencyOf } from './idempotency.js';
 import { parseJsonBody } from './json-body.js';
 import { HttpProblem } from './problem-details.js';
@@ -157,10 +158,31 @@ export class RouteServer {
   private refuse(exchange: Exchange, error: unknown): void {
     try {
       if (leavesLongBody(exchange)) exchange.closeAfterAnswer();
-      exchange.fail(error);
+      const refusal = problemOf(error);
+      const failureClass = failureClassOf(refusal.code);
+      if (failureClass === undefined) {
+        exchange.refuse(refusal, error);
+        return;
+      }
+      const { limiter } = this.options.context;
+      countFailure(limiter, failureClass, exchange.client, refusal, (counted) => {
+        this.answerCounted(exchange, counted);
+      });
     } catch (fault) {
-      this.options.host.log.error({ error: describe(fault) }, 'a problem could not be answered');
+      this.unanswered(fault);
     }
+  }
+
+  private answerCounted(exchange: Exchange, refusal: Refusal): void {
+    try {
+      exchange.refuse(refusal);
+    } catch (fault) {
+      this.unanswered(fault);
+    }
+  }
+
+  private unanswered(fault: unknown): void {
+    this.options.host.log.error({ error: describe(fault) }, 'a problem could not be answered');
   }
 }
 

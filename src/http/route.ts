@@ -117,7 +117,7 @@ const ASKING: readonly ProblemCode[] = [
 export function problemsOf(route: Route): ProblemCode[] {
   const codes = new Set<ProblemCode>([...ALWAYS, ...route.problems]);
   if (route.access !== 'none' && route.access !== 'enrollment-token') {
-    codes.add('credential_missing').add('token_unknown');
+    codes.add('credential_missing').add('token_unknown').add('too_many_failures');
   }
   if (route.pathParameters !== undefined || route.query !== undefined) {
     codes.add('validation_failed');

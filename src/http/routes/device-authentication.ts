@@ -24,6 +24,7 @@ export const deviceAuthentication = {
     'headers_invalid',
     'credential_missing',
     'device_unknown',
+    'too_many_failures',
     'device_revoked',
     'device_killed',
     'store_unavailable',

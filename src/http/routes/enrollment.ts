@@ -128,7 +128,12 @@ const enroll = defineRoute({
       }),
     },
   ],
-  problems: [...askingProblems('mutation'), 'enrollment_token_invalid', 'replay_superseded'],
+  problems: [
+    ...askingProblems('mutation'),
+    'enrollment_token_invalid',
+    'too_many_failures',
+    'replay_superseded',
+  ],
   caching: 'no-store',
   handle: async (call, { devices, verifyProof }) => {
     const { token, deviceKey, proof } = call.body;

@@ -2,14 +2,7 @@
  * The rules of the seam: what a change means for the rows that are there. Each function reads a
  * draft, applies what follows to it, and returns the operations that say so in the log.
  */
-import type {
-  Changes,
-  Count,
-  Counted,
-  CounterChange,
-  DocumentChange,
-  KvChange,
-} from '../store.js';
+import type { Changes, Count, Counted, CounterChange, DocumentChange, KvChange } from '../store.js';
 import type { TableOperation } from './line-format.js';
 import { Tables } from './tables.js';
 

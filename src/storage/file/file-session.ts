@@ -2,7 +2,12 @@
 
 import { type DocumentKey, documentName, type KvEntry, type StoredDocument } from '../store.js';
 import { StoreError } from '../store-error.js';
-import { evaluateChanges, evaluateCounts, evaluateSightings, evaluateStatement } from './evaluate.js';
+import {
+  evaluateChanges,
+  evaluateCounts,
+  evaluateSightings,
+  evaluateStatement,
+} from './evaluate.js';
 import type { FileDatabase } from './file-database.js';
 import { documentLock, valueLock } from './lock-table.js';
 import type {
