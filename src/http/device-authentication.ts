@@ -6,6 +6,7 @@
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import type { DevicesClient } from '../actors/devices/client.js';
 import { allowedId, allowedUser } from '../actors/devices/messages.js';
+import type { LimiterClient } from '../actors/limiter/client.js';
 import { digestOf, isWellFormedSecret } from '../actors/secrets.js';
 import type { AnswerSink } from '../runtime/ask.js';
 import { describe, type Failure, isFailure } from '../runtime/failure.js';
@@ -13,6 +14,7 @@ import { isStale } from '../runtime/freshness.js';
 import type { Histogram } from '../runtime/histogram.js';
 import { bearerCredential } from './authorization.js';
 import type { ExchangeHost } from './exchange.js';
+import { countFailure, failureClassOf, type Refusal } from './failed-attempts.js';
 import { OTHER_METHOD, type RequestCounter } from './front-metrics.js';
 import {
   PROBLEM_MEDIA_TYPE,
@@ -139,6 +141,7 @@ class PendingAuthentication implements AnswerSink {
 export class DeviceAuthentication {
   constructor(
     private readonly devices: DevicesClient,
+    private readonly limiter: LimiterClient,
     private readonly host: ExchangeHost,
     private readonly clock: TurnClock,
     private readonly logAllowed: boolean,
@@ -256,6 +259,23 @@ export class DeviceAuthentication {
     code: ProblemCode,
     extras: ProblemExtras = {},
   ): void {
+    const refusal = { code, extras };
+    const failureClass = failureClassOf(code);
+    if (failureClass === undefined) {
+      this.writeRefusal(pending, refusal);
+      return;
+    }
+    countFailure(this.limiter, failureClass, this.clientOf(pending), refusal, (counted) => {
+      if (pending.over) return;
+      try {
+        this.writeRefusal(pending, counted);
+      } catch (error) {
+        this.fault(pending.res, error);
+      }
+    });
+  }
+
+  private writeRefusal(pending: PendingAuthentication, { code, extras }: Refusal): void {
     const { entrance, res } = pending;
     const requestId = this.requestIdOf(pending);
     const details = problemDetails(code, requestId, extras);
@@ -311,7 +331,7 @@ export class DeviceAuthentication {
     status: number,
     requestId: string,
   ): Record<string, unknown> {
-    const { entrance, res, forwarded, xForwardedFor } = pending;
+    const { entrance } = pending;
     const traceId = parseTraceparent(pending.traceparent)?.traceId;
     const durationMs = this.clock.nowMs() - pending.startedMs;
     return {
@@ -321,8 +341,13 @@ export class DeviceAuthentication {
       durationMs: Math.round(durationMs * 1000) / 1000,
       requestId,
       ...(traceId === undefined ? {} : { traceId }),
-      client: this.host.addresses.of(res.getRemoteAddress(), { forwarded, xForwardedFor }),
+      client: this.clientOf(pending),
     };
+  }
+
+  /** Only while nothing is answered: after that the library no longer knows the address. */
+  private clientOf({ res, forwarded, xForwardedFor }: PendingAuthentication): string {
+    return this.host.addresses.of(res.getRemoteAddress(), { forwarded, xForwardedFor });
   }
 }
 
