@@ -3,6 +3,7 @@
  * backend: `registerStorageContract({name, open})` in a test file of the backend's own. Nothing in
  * it knows a backend; what a backend cannot do is an absent member of `ContractStore`.
  */
+import t from 'tap';
 import type { Store } from '../src/storage/store.js';
 import { registerCounting } from './storage-contract/counting.js';
 import { registerHistory } from './storage-contract/history.js';
@@ -34,7 +35,11 @@ export interface ContractStore {
   close(): Promise<void>;
 }
 
+/** Fifty tests, of which some wait for a real expiry, on a machine that does other work beside. */
+const SUITE_TIMEOUT_MS = 240_000;
+
 export function registerStorageContract(backend: ContractBackend): void {
+  t.setTimeout(SUITE_TIMEOUT_MS);
   registerJournal(backend);
   registerUnitOfWork(backend);
   registerKeyValue(backend);
