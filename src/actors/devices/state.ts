@@ -242,43 +242,24 @@ function decodeRecord(body: string): DecodedRecord {
 }
 
 function deviceOf(fields: readonly unknown[]): KnownDevice {
-  const [
-    ordinal,
-    id,
-    user,
-    name,
-    platform,
-    enrolledAtMs,
-    digest,
-    previousDigest,
-    previousUntilMs,
-    unconfirmed,
-  ] = fields as [
-    number,
-    string,
-    string,
-    string,
-    string,
-    number,
-    string,
-    string | null,
-    number,
-    boolean,
-  ];
+  // By index, as in `envelope.ts`; the order is that of `DEVICE_FIELDS`.
+  const ordinal = fields[0] as number;
+  const id = fields[1] as string;
+  const digest = fields[6] as string;
   if (!Number.isSafeInteger(ordinal) || typeof id !== 'string' || typeof digest !== 'string') {
     throw new StoreError('incompatible', 'A device record has a shape that is not known.');
   }
   return {
     ordinal,
     id,
-    user,
-    name,
-    platform: interned(platform),
-    enrolledAtMs,
+    user: fields[2] as string,
+    name: fields[3] as string,
+    platform: interned(fields[4] as string),
+    enrolledAtMs: fields[5] as number,
     digest,
-    previousDigest: previousDigest ?? undefined,
-    previousUntilMs,
-    unconfirmed,
+    previousDigest: (fields[7] as string | null) ?? undefined,
+    previousUntilMs: fields[8] as number,
+    unconfirmed: fields[9] as boolean,
     packed: undefined,
     notedAtSeconds: 0,
   };
