@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import { fromAnotherAddress, TRUST_LOOPBACK } from './fixtures/another-address.js';
 import { startHaloCluster } from './fixtures/halo-cluster.js';
 import { ADMIN_TOKEN, eventually, HaloServer, newInstallation } from './fixtures/halo-server.js';
 
@@ -135,11 +136,11 @@ t.test('secrets are for their owner only, and in no log', async (t) => {
 
 t.test('admin tokens are read again without a restart', async (t) => {
   const installation = newInstallation();
-  const server = await HaloServer.start(installation, onFiles());
+  const server = await HaloServer.start(installation, onFiles(), TRUST_LOOPBACK);
   t.teardown(() => server.stop());
   const next = 'another-token-for-tests-of-40-characters';
   const status = async (token: string): Promise<number> =>
-    (await server.call('GET', '/v1/status', { token })).status;
+    (await server.call('GET', '/v1/status', { token, headers: fromAnotherAddress() })).status;
   t.equal(await status(next), 401);
   writeFileSync(installation.tokenFile, `next:${next}\n`);
   await eventually(async () => (await status(next)) === 200, 5_000, 'the new token');

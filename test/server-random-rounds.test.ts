@@ -1,6 +1,7 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { type Random, seededRandom } from '../src/runtime/random.js';
+import { fromAnotherAddress, TRUST_LOOPBACK } from './fixtures/another-address.js';
 import { type HaloCluster, startHaloCluster } from './fixtures/halo-cluster.js';
 import { ADMIN_TOKEN, type HaloAnswer, type HaloServer, pause } from './fixtures/halo-server.js';
 
@@ -13,13 +14,6 @@ const ROUNDS = Number(process.env['ROUNDS'] ?? 200);
 const KILL_EVERY = 8;
 /** 422: a key of the round that was used with another body. */
 const STATUSES = new Set([200, 201, 401, 403, 409, 422, 503]);
-
-/** Each call comes from another address: the limiter has tests of its own. */
-let callers = 0;
-function fromSomewhereElse(): Record<string, string> {
-  callers += 1;
-  return { 'x-forwarded-for': `10.${callers >> 16}.${(callers >> 8) & 255}.${callers & 255}` };
-}
 
 interface DeviceKey {
   readonly publicKey: string;
@@ -59,7 +53,7 @@ class Round {
   ): Promise<HaloAnswer | undefined> {
     const answer = await server
       .call(method, path, {
-        headers: { ...fromSomewhereElse(), ...headers },
+        headers: { ...fromAnotherAddress(), ...headers },
         ...(token ? { token } : {}),
         ...(body ? { body } : {}),
       })
@@ -149,7 +143,7 @@ async function check(round: Round): Promise<void> {
     for (const credential of round.credentials) {
       const { status, json } = await server.call('GET', '/api/v1/auth/device', {
         token: credential,
-        headers: fromSomewhereElse(),
+        headers: fromAnotherAddress(),
       });
       const code = status === 200 ? 'in' : json.code;
       const passed = code === 'in' || code === 'store_unavailable';
@@ -160,7 +154,7 @@ async function check(round: Round): Promise<void> {
 
 t.test(`${ROUNDS} rounds on two replicas, one killed at random, seed ${SEED}`, async (t) => {
   t.comment(`SEED=${SEED}`);
-  const halo = await startHaloCluster(2, {}, ['--trusted-proxies', '127.0.0.1']);
+  const halo = await startHaloCluster(2, {}, TRUST_LOOPBACK);
   t.teardown(() => halo.stop());
   const random = seededRandom(SEED);
   let kills = 0;

@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import type { AdminToken } from '../http/authorization.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
+import { limiterFamilies } from '../http/limiter-families.js';
 import { MetricsListener, type MetricsSnapshot } from '../http/metrics-exposition.js';
 import { storeFamilies } from '../http/metrics-families.js';
 import type { StatusDocument } from '../http/services.js';
@@ -236,5 +237,5 @@ export class Server {
 async function measured(supervisor: Supervisor<FrontControl>): Promise<MetricsSnapshot> {
   const { actors, store } = await supervisor.inspect();
   const fronts = await supervisor.eachFront(async (front) => front.snapshot());
-  return { fronts, actors, others: storeFamilies(store) };
+  return { fronts, actors, others: [...storeFamilies(store), ...limiterFamilies(actors)] };
 }

@@ -27,7 +27,12 @@ import { type Failure, failure } from '../../runtime/failure.js';
 import type { Log } from '../../runtime/log.js';
 import type { Store } from '../../storage/store.js';
 import { LIMITER_ACTOR } from './client.js';
-import { type FailedAttempt, type FailureClass, WITHIN_BUDGET } from './messages.js';
+import {
+  type FailedAttempt,
+  type FailureClass,
+  type LimiterFacts,
+  WITHIN_BUDGET,
+} from './messages.js';
 import { SharedBudget } from './shared-budget.js';
 import { BLOCK_MS, FAILURE_BURST, LocalBudget } from './state.js';
 
@@ -126,7 +131,7 @@ class Limiter implements ActorHandlers {
 
   inspect(): Readonly<Record<string, unknown>> {
     this.local.forgetEnded(this.environment.clock.monotonicMs());
-    return {
+    const facts: LimiterFacts = {
       blocked: this.local.blocked,
       tracked: this.local.tracked,
       evicted: this.local.evicted,
@@ -134,6 +139,7 @@ class Limiter implements ActorHandlers {
       storeErrors: this.shared.errors,
       writesDropped: this.shared.dropped,
     };
+    return { ...facts };
   }
 
   private judge(attempt: FailedAttempt, counted: Map<string, number>): Judged {

@@ -28,3 +28,18 @@ export const WITHIN_BUDGET = 'within_budget';
 export interface LimiterKinds {
   failed: { payload: FailedAttempt; answer: typeof WITHIN_BUDGET };
 }
+
+/** What the limiter says of itself, on the status page and as metrics; since it was last started. */
+export interface LimiterFacts {
+  /** Addresses that are refused now, counted once for each class. */
+  readonly blocked: number;
+  /** Addresses that it remembers, the blocked ones among them. */
+  readonly tracked: number;
+  /** Addresses forgotten before their time because there were too many. */
+  readonly evicted: number;
+  readonly failures: Readonly<Record<FailureClass, number>>;
+  /** Counts that the store failed to take, or not in time. */
+  readonly storeErrors: number;
+  /** Addresses counted by this replica alone: above the cap on writes, or without the store. */
+  readonly writesDropped: number;
+}
