@@ -51,6 +51,21 @@ export function endedChildrenCpuMs(): number {
   return parseStat(readFileSync('/proc/self/stat', 'latin1')).childrenCpuMs;
 }
 
+/** The CPU time that all processes of the machine used since it started. */
+export function machineCpuMs(): number {
+  return parseMachineCpuMs(readFileSync('/proc/stat', 'latin1'));
+}
+
+/** Parses the first line of `/proc/stat` (proc(5)): all of it but idle, iowait, steal and guests. */
+export function parseMachineCpuMs(text: string): number {
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = text
+    .slice(0, text.indexOf('\n'))
+    .split(/\s+/)
+    .slice(1)
+    .map(Number);
+  return (user + nice + system + irq + softirq) * MS_PER_TICK;
+}
+
 /** The CPU time of a process and all its descendants: of a PostgreSQL server with its backends. */
 export function treeCpuMs(root: number): number {
   const stats = new Map<number, ProcessStat>();

@@ -131,6 +131,7 @@ const COLUMNS: readonly (readonly [title: string, cell: (row: Measured) => strin
 ];
 
 function table(rows: readonly Measured[]): string[] {
+  const others = Math.max(...rows.map(({ otherCores }) => otherCores));
   const cells = [
     COLUMNS.map(([title]) => title),
     ...rows.map((row) => COLUMNS.map(([, of]) => of(row))),
@@ -147,7 +148,7 @@ function table(rows: readonly Measured[]): string[] {
         .join('  '),
     ),
     'CPU and db: of the server and of PostgreSQL per request; cores and gen.: how many cores the',
-    'server and the generator kept busy.',
+    `server and the generator kept busy. Others kept ${others.toFixed(2)} cores busy meanwhile.`,
   ];
 }
 

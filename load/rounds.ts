@@ -1,5 +1,6 @@
 /** Measures servers in turn, in short rounds, so that noise meets all of them alike. */
 import type { ExpectedAnswer, Generator, LoadJob, LoadResult } from './generator.js';
+import { machineCpuMs } from './process-usage.js';
 import type { ServerProcess } from './server-process.js';
 import { LatencyHistogram, median } from './statistics.js';
 
@@ -31,6 +32,8 @@ interface Round {
   readonly result: LoadResult;
   readonly serverCpuMs: number;
   readonly databaseCpuMs: number;
+  /** Of every process that is not part of the run. */
+  readonly otherCpuMs: number;
   readonly rssBytes: number;
   readonly rssPeakBytes: number;
 }
@@ -55,6 +58,8 @@ export interface Measured {
   /** CPU time per time that passed: 1 is one core. */
   readonly serverCores: number;
   readonly generatorCores: number;
+  /** By processes that are not part of the run: how far these figures can be trusted. */
+  readonly otherCores: number;
   /** All processes of the target together, after the last round. */
   readonly rssBytes: number;
   readonly rssPeakBytes: number;
@@ -112,14 +117,19 @@ function jobFor(target: Target, plan: RoundPlan): LoadJob {
 async function measureOnce(target: Target, generator: Generator, plan: RoundPlan): Promise<Round> {
   const cpuMs = (): number =>
     target.servers.reduce((total, server) => total + server.usage().cpuMs, 0);
+  const machineBefore = machineCpuMs();
   const databaseBefore = plan.databaseCpuMs();
   const serverBefore = cpuMs();
   const result = await generator.run(jobFor(target, plan));
   const usages = target.servers.map((server) => server.usage());
+  const serverCpuMs = cpuMs() - serverBefore;
+  const databaseCpuMs = plan.databaseCpuMs() - databaseBefore;
+  const ownCpuMs = serverCpuMs + databaseCpuMs + result.generatorCpuMs;
   return {
     result,
-    serverCpuMs: cpuMs() - serverBefore,
-    databaseCpuMs: plan.databaseCpuMs() - databaseBefore,
+    serverCpuMs,
+    databaseCpuMs,
+    otherCpuMs: Math.max(0, machineCpuMs() - machineBefore - ownCpuMs),
     rssBytes: usages.reduce((total, usage) => total + usage.rssBytes, 0),
     rssPeakBytes: usages.reduce((total, usage) => total + usage.rssPeakBytes, 0),
   };
@@ -151,6 +161,7 @@ function summarise(name: string, rounds: readonly Round[]): Measured {
     generatorCpuUs: middle(({ result }) => perRequestUs(result.generatorCpuMs, result)),
     serverCores: middle(({ serverCpuMs, result }) => serverCpuMs / result.elapsedMs),
     generatorCores: middle(({ result }) => result.generatorCpuMs / result.elapsedMs),
+    otherCores: middle(({ otherCpuMs, result }) => otherCpuMs / result.elapsedMs),
     rssBytes: last?.rssBytes ?? 0,
     rssPeakBytes: last?.rssPeakBytes ?? 0,
     roundsCpuUs,

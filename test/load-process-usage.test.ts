@@ -3,6 +3,8 @@ import { once } from 'node:events';
 import t from 'tap';
 import {
   endedChildrenCpuMs,
+  machineCpuMs,
+  parseMachineCpuMs,
   parseStat,
   parseStatusBytes,
   treeCpuMs,
@@ -29,6 +31,15 @@ t.test('memory is read in bytes, and is 0 where a line is missing', async (t) =>
   t.equal(parseStatusBytes(text, 'VmRSS'), 1024 * 1024);
   t.equal(parseStatusBytes(text, 'VmHWM'), 2048 * 1024);
   t.equal(parseStatusBytes(text, 'VmSwap'), 0);
+});
+
+t.test('the machine’s CPU time leaves out what was idle, waiting or stolen', async (t) => {
+  t.equal(parseMachineCpuMs('cpu  100 20 30 9999 888 4 6 777 50 5\ncpu0 1 2\n'), 1600);
+  const before = machineCpuMs();
+  const child = spinner(100);
+  t.teardown(() => child.kill('SIGKILL'));
+  await once(child.stdout!, 'data');
+  t.ok(machineCpuMs() >= before + 80, 'it counts every process');
 });
 
 t.test('a process that used 300 ms of CPU time is measured so', async (t) => {

@@ -34,6 +34,7 @@ function measured(name: string, cpuUs: number, changes: Partial<Measured> = {}):
     generatorCpuUs: 10,
     serverCores: 1,
     generatorCores: 1,
+    otherCores: 0.25,
     rssBytes: 100e6,
     rssPeakBytes: 120e6,
     roundsCpuUs: [cpuUs, cpuUs, cpuUs],
@@ -138,7 +139,15 @@ t.test(
     const text = reportText(report);
     for (const line of text.split('\n'))
       t.ok(line.length <= 100, `${line.length} columns: ${line}`);
-    for (const wanted of ['req/s', 'p95', 'halos', 'fastify-pg', '1.67 times', 'FAILED']) {
+    for (const wanted of [
+      'req/s',
+      'p95',
+      'halos',
+      'fastify-pg',
+      '1.67 times',
+      '0.25 cores',
+      'FAILED',
+    ]) {
       t.match(text, wanted);
     }
     t.match(text, 'first wrong answer of halos: status 500');
