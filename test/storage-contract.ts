@@ -6,6 +6,7 @@
 import t from 'tap';
 import type { Store } from '../src/storage/store.js';
 import { registerCounting } from './storage-contract/counting.js';
+import { registerGatewayAcks } from './storage-contract/gateway-acks.js';
 import { registerHistory } from './storage-contract/history.js';
 import { registerInterleavings } from './storage-contract/interleavings.js';
 import { registerJournal } from './storage-contract/journal.js';
@@ -45,6 +46,7 @@ export function registerStorageContract(backend: ContractBackend): void {
   registerKeyValue(backend);
   registerTables(backend);
   registerCounting(backend);
+  registerGatewayAcks(backend);
   registerHistory(backend);
   registerInterleavings(backend);
 }

@@ -2,11 +2,18 @@
 import type { ActorDefinition } from '../runtime/actor.js';
 import { type DevicesEnvironment, devicesActor, isDeviceWrite } from './devices/actor.js';
 import { DEVICES_ACTOR } from './devices/client.js';
+import { type GatewaysEnvironment, gatewaysActor, isGatewayWrite } from './gateways/actor.js';
+import { GATEWAYS_ACTOR } from './gateways/client.js';
+import { isKillListWrite, type KillListEnvironment, killListActor } from './kill-list/actor.js';
+import { KILL_LIST_ACTOR } from './kill-list/client.js';
 import { isLimiterWrite, type LimiterEnvironment, limiterActor } from './limiter/actor.js';
 import { LIMITER_ACTOR } from './limiter/client.js';
 
 /** What any actor may be given. */
-export type ActorEnvironment = DevicesEnvironment & LimiterEnvironment;
+export type ActorEnvironment = DevicesEnvironment &
+  KillListEnvironment &
+  GatewaysEnvironment &
+  LimiterEnvironment;
 
 interface CatalogueEntry {
   readonly create: (environment: ActorEnvironment) => ActorDefinition;
@@ -15,6 +22,8 @@ interface CatalogueEntry {
 
 const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
   [DEVICES_ACTOR]: { create: devicesActor, isWrite: isDeviceWrite },
+  [KILL_LIST_ACTOR]: { create: killListActor, isWrite: isKillListWrite },
+  [GATEWAYS_ACTOR]: { create: gatewaysActor, isWrite: isGatewayWrite },
   [LIMITER_ACTOR]: { create: limiterActor, isWrite: isLimiterWrite },
 };
 

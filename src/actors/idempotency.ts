@@ -3,7 +3,8 @@
  * again is answered the same (DESIGN §3). The row is committed with the change itself.
  */
 import { hash } from 'node:crypto';
-import { CodedError } from '../runtime/failure.js';
+import type { WriteAsk } from '../runtime/actor.js';
+import { CodedError, type Failure, failure } from '../runtime/failure.js';
 import type { KvChange, KvEntry } from '../storage/store.js';
 
 /** An `Idempotency-Key` as the front thread passes it on. */
@@ -34,6 +35,29 @@ export interface IdempotencyRow<Answer> {
 export function idempotencyKvKey(idempotency: Idempotency): string {
   const { principal, call } = idempotency;
   return `idempotency/${hash('sha256', JSON.stringify([principal, call]), 'base64url')}`;
+}
+
+/** The KV rows that deciding a batch reads for its idempotent calls. */
+export function idempotencyKvKeys(batch: readonly WriteAsk[]): string[] {
+  const calls = batch.map(idempotencyIn).filter((call) => call !== undefined);
+  return [...new Set(calls.map(idempotencyKvKey))];
+}
+
+/**
+ * For an ask that ran out of time: someone whose own first call is still being written is told so,
+ * rather than to try again.
+ */
+export function stillInProgress(ask: WriteAsk, running: readonly WriteAsk[]): Failure | undefined {
+  const own = idempotencyIn(ask);
+  if (!own) return undefined;
+  const isOwn = (other: Idempotency | undefined): boolean =>
+    other?.call === own.call && other.principal === own.principal;
+  if (!running.map(idempotencyIn).some(isOwn)) return undefined;
+  return failure('idempotency_in_progress', 'The first call with this key is still running.', 1);
+}
+
+function idempotencyIn(ask: WriteAsk): Idempotency | undefined {
+  return (ask.payload as { readonly idempotency?: Idempotency }).idempotency;
 }
 
 /**

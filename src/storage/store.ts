@@ -123,6 +123,21 @@ export interface Counted {
   readonly expiresAtMs: number | null;
 }
 
+/** What one replica has open for one gateway, and the least that it acknowledged there. */
+export interface GatewayAck {
+  readonly gateway: string;
+  /** At least 1. */
+  readonly connections: number;
+  readonly ackVersion: number;
+}
+
+/** A replica's row, until it expires or the replica writes another. */
+export interface GatewayAckRow extends GatewayAck {
+  readonly replicaStart: string;
+  /** ms since the Unix epoch on the store's clock. */
+  readonly expiresAtMs: number;
+}
+
 /** One unit of work: what to lock and what to read under the lock. */
 export interface UnitOfWork {
   /** Streams that will be appended to, locked until the end; any order, the store sorts them. */
@@ -227,7 +242,18 @@ export interface Store {
   /** When each was last seen, ms since the Unix epoch; never moved backwards. One statement. */
   recordSightings(seenAtMs: ReadonlyMap<string, number>): Promise<void>;
   sightings(ids: readonly string[]): Promise<Map<string, number>>;
-  /** Deletes at most `limit` expired KV rows, documents and counters each; returns how many. */
+  /**
+   * Replaces what that replica wrote before, in one statement: whichever gateway is not among the
+   * acks is not connected there. Lost when a backend of one process stops, as its gateways are.
+   */
+  recordGatewayAcks(
+    replicaStart: string,
+    acks: readonly GatewayAck[],
+    ttlMs: number,
+  ): Promise<void>;
+  /** Every live row, ordered by replica and gateway. */
+  gatewayAcks(): Promise<GatewayAckRow[]>;
+  /** Deletes at most `limit` expired rows of each table; returns how many. */
   sweep(limit: number): Promise<number>;
   /**
    * After `history_changed`: replaces the epoch if it still is `seenEpoch` and the history did

@@ -23,6 +23,7 @@ import {
   type StreamBehaviour,
 } from '../../runtime/stream-actor.js';
 import type { Locked, Store, StoredRecord } from '../../storage/store.js';
+import { stillInProgress } from '../idempotency.js';
 import { KILL_LIST_STREAM } from '../kill-list/state.js';
 import type { StorageTypes } from '../storage-types.js';
 import { DEVICES_ACTOR } from './client.js';
@@ -33,7 +34,6 @@ import {
   type DeviceView,
   type DeviceWrites,
   type GetDevice,
-  type Idempotency,
   type ListDevices,
   packAllowed,
 } from './messages.js';
@@ -131,12 +131,8 @@ class DevicesBehaviour implements StreamBehaviour<DevicesState, StorageTypes> {
     };
   }
 
-  /** Someone whose own first call is still being written is told so, rather than to try again. */
   expired(ask: WriteAsk, running: readonly WriteAsk[]): Failure | undefined {
-    const own = idempotencyOf(ask);
-    const first = own && running.map(idempotencyOf).find((other) => other?.call === own.call);
-    if (first?.principal !== own?.principal || !first) return undefined;
-    return failure('idempotency_in_progress', 'The first call with this key is still running.', 1);
+    return stillInProgress(ask, running);
   }
 
   async background(): Promise<void> {
@@ -217,8 +213,4 @@ function* ordinalsAfter(state: DevicesState, page: ListDevices): Generator<numbe
     return;
   }
   for (let ordinal = page.after + 1; ordinal < state.nextOrdinal; ordinal += 1) yield ordinal;
-}
-
-function idempotencyOf(ask: WriteAsk): Idempotency | undefined {
-  return (ask.payload as { readonly idempotency?: Idempotency }).idempotency;
 }

@@ -11,7 +11,7 @@ import type { ActorDefinition, WriteAsk } from '../../runtime/actor.js';
 import type { Log } from '../../runtime/log.js';
 import { type ReadView, StreamActor, type StreamBehaviour } from '../../runtime/stream-actor.js';
 import type { Locked, Store, StoredRecord } from '../../storage/store.js';
-import { type Idempotency, idempotencyKvKey } from '../idempotency.js';
+import { idempotencyKvKeys, stillInProgress } from '../idempotency.js';
 import type { StorageTypes } from '../storage-types.js';
 import { KILL_LIST_ACTOR } from './client.js';
 import type { KillListNews, KillListVersion } from './messages.js';
@@ -58,8 +58,9 @@ const behaviour: StreamBehaviour<KillListState, StorageTypes> = {
     throw new RangeError(`The kill-list actor knows no message of kind ${kind}.`);
   },
   news: newsOf,
-  needs: (batch) => ({ kv: batch.flatMap(({ payload }) => idempotencyKeys(payload)) }),
+  needs: (batch) => ({ kv: idempotencyKvKeys(batch) }),
   overlay: (state: KillListState, locked: Locked) => new KillListOverlay(state, locked),
+  expired: stillInProgress,
   due: (state, storeTimeMs) => {
     for (const entry of state.entries.values()) {
       if (!isInForce(entry, storeTimeMs)) return [LIFT_EXPIRED];
@@ -83,9 +84,4 @@ function newsOf(
   if (first)
     return { type: 'changes', ...versionOf(state, view), from: first.version - 1, changes };
   return routine ? { type: 'unchanged', ...versionOf(state, view) } : undefined;
-}
-
-function idempotencyKeys(payload: unknown): string[] {
-  const { idempotency } = payload as { readonly idempotency?: Idempotency };
-  return idempotency ? [idempotencyKvKey(idempotency)] : [];
 }

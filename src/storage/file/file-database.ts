@@ -6,6 +6,7 @@
  * The envelope format stays what the store says until `raiseWriteFormat`: the first start of a
  * newer binary must not lock the older one out, to which somebody may still have to go back.
  */
+import { AckTable } from '../ack-table.js';
 import { FORMAT_NEWEST } from '../envelope.js';
 import type { Position, StoredRecord } from '../store.js';
 import { StoreError } from '../store-error.js';
@@ -28,6 +29,8 @@ export class FileDatabase {
   readonly sharedHeads: SharedArrayBuffer;
   readonly units: Units;
   readonly tables = new Tables();
+  /** In memory only: when this process stops, no gateway is connected to it. */
+  readonly acks = new AckTable();
   private readonly state: CommitState;
   private readonly group: GroupCommit;
   private readonly generations: Generations;

@@ -111,6 +111,13 @@ export class FileSession {
         return this.counters(request.keys);
       case 'sightings':
         return this.sightings(request.ids);
+      case 'recordAcks': {
+        const { replicaStart, acks, ttlMs } = request;
+        database.acks.record(replicaStart, acks, database.nowMs + ttlMs, database.nowMs);
+        return undefined;
+      }
+      case 'gatewayAcks':
+        return database.acks.live(database.nowMs);
       case 'sweep':
         return database.tables.sweep(request.limit, database.nowMs);
     }

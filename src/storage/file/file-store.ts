@@ -13,6 +13,8 @@ import {
   type Counted,
   type DocumentKey,
   documentName,
+  type GatewayAck,
+  type GatewayAckRow,
   type KeyValue,
   type Locked,
   type Position,
@@ -131,6 +133,18 @@ export class FileStore implements Store {
 
   sightings(ids: readonly string[]): Promise<Map<string, number>> {
     return this.calls.call('sightings', { ids });
+  }
+
+  async recordGatewayAcks(
+    replicaStart: string,
+    acks: readonly GatewayAck[],
+    ttlMs: number,
+  ): Promise<void> {
+    await this.calls.call('recordAcks', { replicaStart, acks, ttlMs });
+  }
+
+  gatewayAcks(): Promise<GatewayAckRow[]> {
+    return this.calls.call('gatewayAcks', {});
   }
 
   sweep(limit: number): Promise<number> {

@@ -13,6 +13,8 @@ import type {
   Cursor,
   DocumentChange,
   DocumentKey,
+  GatewayAck,
+  GatewayAckRow,
   KvChange,
   KvEntry,
   Position,
@@ -109,6 +111,15 @@ export interface Calls {
     answer: undefined;
   };
   sightings: { request: { readonly ids: readonly string[] }; answer: Map<string, number> };
+  recordAcks: {
+    request: {
+      readonly replicaStart: string;
+      readonly acks: readonly GatewayAck[];
+      readonly ttlMs: number;
+    };
+    answer: undefined;
+  };
+  gatewayAcks: { request: object; answer: GatewayAckRow[] };
   sweep: { request: { readonly limit: number }; answer: number };
   replaceEpoch: { request: { readonly seenEpoch: string }; answer: string };
   /** Answered once a commit of nothing is on the disk: the store can be written. */

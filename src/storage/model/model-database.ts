@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../../runtime/clock.js';
 import type { Random } from '../../runtime/random.js';
+import { AckTable } from '../ack-table.js';
 import { FORMAT_NEWEST, type Format } from '../envelope.js';
 import {
   type Append,
@@ -46,6 +47,7 @@ export class ModelDatabase {
   /** The envelope format that records must be written in; a test of an upgrade sets it. */
   writeFormat: Format = FORMAT_NEWEST;
   tables = new ModelTables();
+  readonly acks = new AckTable();
   private epoch: string;
   private serverStart = 1;
   private historyChanged = false;

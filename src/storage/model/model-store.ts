@@ -10,6 +10,8 @@ import type {
   Count,
   Counted,
   DocumentKey,
+  GatewayAck,
+  GatewayAckRow,
   KeyValue,
   KvEntry,
   Locked,
@@ -31,6 +33,7 @@ export type ModelOperation =
   | 'counters'
   | 'count'
   | 'sightings'
+  | 'gatewayAcks'
   | 'sweep'
   | 'replaceEpoch';
 
@@ -125,6 +128,21 @@ export class ModelStore implements Store {
       }
       return found;
     });
+  }
+
+  async recordGatewayAcks(
+    replicaStart: string,
+    acks: readonly GatewayAck[],
+    ttlMs: number,
+  ): Promise<void> {
+    return this.run('gatewayAcks', () => {
+      const nowMs = this.database.nowMs();
+      this.database.acks.record(replicaStart, acks, nowMs + ttlMs, nowMs);
+    });
+  }
+
+  async gatewayAcks(): Promise<GatewayAckRow[]> {
+    return this.run('gatewayAcks', () => this.database.acks.live(this.database.nowMs()));
   }
 
   async sweep(limit: number): Promise<number> {

@@ -12,6 +12,8 @@ import type {
   Count,
   Counted,
   DocumentKey,
+  GatewayAck,
+  GatewayAckRow,
   KeyValue,
   Locked,
   Position,
@@ -26,6 +28,7 @@ import { clientConfig, type DatabaseAccess } from './connection.js';
 import { Connections } from './connections.js';
 import { count, getCounters, getSightings, recordSightings } from './counters.js';
 import { getDocuments, listDocuments } from './documents.js';
+import { listGatewayAcks, recordGatewayAcks } from './gateway-acks.js';
 import { keyValue } from './key-value.js';
 import { replay } from './replay.js';
 import { replaceEpoch, sweep } from './store-row.js';
@@ -124,6 +127,18 @@ export class PostgresStore implements Store {
 
   sightings(ids: readonly string[]): Promise<Map<string, number>> {
     return getSightings(this.#connections, ids);
+  }
+
+  recordGatewayAcks(
+    replicaStart: string,
+    acks: readonly GatewayAck[],
+    ttlMs: number,
+  ): Promise<void> {
+    return recordGatewayAcks(this.#connections, replicaStart, acks, ttlMs);
+  }
+
+  gatewayAcks(): Promise<GatewayAckRow[]> {
+    return listGatewayAcks(this.#connections);
   }
 
   sweep(limit: number): Promise<number> {

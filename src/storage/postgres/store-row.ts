@@ -31,7 +31,7 @@ export async function replaceEpoch(
 /**
  * Small and off the request path. Rows that somebody holds are left for the next time, so that it
  * never waits. Indexes: the partial ones on expires_at; the statement's time, since a clock that
- * moves within the statement could not use them.
+ * moves within the statement could not use them. Acknowledgements have none: they are few.
  */
 const SWEEP: Statement = {
   name: 'halo_sweep',
@@ -51,9 +51,14 @@ const SWEEP: Statement = {
         SELECT key FROM halo_counters WHERE expires_at <= statement_timestamp()
         ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
       RETURNING 1
+    ), acks AS (
+      DELETE FROM halo_gateway_acks WHERE (replica_start, gateway) IN (
+        SELECT replica_start, gateway FROM halo_gateway_acks
+        WHERE expires_at <= statement_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)
+      RETURNING 1
     )
     SELECT (SELECT count(*) FROM kv) + (SELECT count(*) FROM documents)
-      + (SELECT count(*) FROM counters)`,
+      + (SELECT count(*) FROM counters) + (SELECT count(*) FROM acks)`,
 };
 
 export async function sweep(connections: Connections, limit: number): Promise<number> {

@@ -1,0 +1,196 @@
+/** One batch of changes to gateways, decided on copies laid over the state. */
+import { CodedError } from '../../runtime/failure.js';
+import { type Random, uuidV7 } from '../../runtime/random.js';
+import type { Overlay } from '../../runtime/stream-actor.js';
+import type { Format } from '../../storage/envelope.js';
+import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
+import {
+  type Idempotency,
+  idempotencyChange,
+  idempotencyKvKey,
+  storedAnswer,
+  superseded,
+} from '../idempotency.js';
+import { digestOf, mintSecret } from '../secrets.js';
+import type { StorageTypes } from '../storage-types.js';
+import type {
+  CreatedGateway,
+  CreateGateway,
+  GatewayWrites,
+  RemovedGateway,
+  RemoveGateway,
+  RotatedGateway,
+  RotateGateway,
+} from './messages.js';
+import {
+  type Gateway,
+  type GatewaysRecord,
+  type GatewaysState,
+  type Removal,
+  toGatewayAppend,
+} from './state.js';
+
+/**
+ * Gateways that there may be at once: far more than a fleet has, and few enough that a list of all
+ * of them is an answer of some megabytes.
+ */
+export const GATEWAYS_MAX = 10_000;
+
+/** What an idempotency row keeps of a call that minted a token. */
+interface TokenBefore {
+  readonly id: string;
+  readonly digest: string;
+}
+
+/** Decides on what the lock let through; thrown away if the commit fails. */
+export class GatewaysOverlay implements Overlay<StorageTypes> {
+  /** Changed in this batch; undefined: removed. */
+  private readonly gateways = new Map<string, Gateway | undefined>();
+  private readonly removals = new Map<string, Removal>();
+  private readonly records: GatewaysRecord[] = [];
+  private readonly kvChanges: KvChange[] = [];
+  private readonly kvEntries = new Map<string, KvEntry>();
+  private size: number;
+
+  constructor(
+    private readonly state: GatewaysState,
+    private readonly locked: Locked,
+    private readonly random: Random,
+  ) {
+    this.size = state.byId.size;
+  }
+
+  decide(kind: string, payload: unknown): unknown {
+    const decide = this.decisions[kind as keyof GatewayWrites] as (input: unknown) => unknown;
+    return decide(payload);
+  }
+
+  changes(): Changes {
+    const format = this.locked.writeFormat as Format;
+    return {
+      appends: this.records.map((record) => toGatewayAppend(record, format)),
+      kv: this.kvChanges,
+    };
+  }
+
+  private readonly decisions: {
+    [Kind in keyof GatewayWrites]: (
+      input: GatewayWrites[Kind]['payload'],
+    ) => GatewayWrites[Kind]['answer'];
+  } = {
+    create: (input) => this.create(input),
+    rotate: (input) => this.rotate(input),
+    remove: (input) => this.remove(input),
+  };
+
+  private create({ name, idempotency }: CreateGateway): CreatedGateway {
+    const before = this.remembered<TokenBefore>(idempotency);
+    const token = mintSecret('gateway', this.random);
+    const digest = digestOf(token);
+    if (before) {
+      const made = this.unchangedSince(before);
+      this.put({ ...made, digest });
+      this.rememberToken(idempotency, { id: made.id, digest });
+      return { id: made.id, name: made.name, token };
+    }
+    if (this.size >= GATEWAYS_MAX) {
+      throw new CodedError(
+        'gateways_full',
+        `There are ${GATEWAYS_MAX} gateways; remove some first.`,
+      );
+    }
+    const { storeTimeMs } = this.locked;
+    const id = `gw_${uuidV7(this.random, storeTimeMs)}`;
+    this.size += 1;
+    this.put({
+      id,
+      name,
+      createdAtMs: storeTimeMs,
+      rotatedAtMs: undefined,
+      digest,
+      previousDigest: undefined,
+      previousUntilMs: 0,
+    });
+    this.rememberToken(idempotency, { id, digest });
+    return { id, name, token };
+  }
+
+  private rotate({ id, overlapSeconds, idempotency }: RotateGateway): RotatedGateway {
+    const before = this.remembered<TokenBefore>(idempotency);
+    const gateway = before ? this.unchangedSince(before) : this.known(id);
+    const { storeTimeMs } = this.locked;
+    const token = mintSecret('gateway', this.random);
+    const digest = digestOf(token);
+    // A call that is sent again replaces only the token of its first answer, which was lost.
+    const replaced = before ? {} : overlapOf(gateway, overlapSeconds, storeTimeMs);
+    this.put({ ...gateway, ...replaced, digest, rotatedAtMs: storeTimeMs });
+    this.rememberToken(idempotency, { id: gateway.id, digest });
+    return { token };
+  }
+
+  private remove({ id, by, idempotency }: RemoveGateway): RemovedGateway {
+    const before = this.remembered<RemovedGateway>(idempotency);
+    if (before) return before;
+    const already = this.removals.get(id) ?? this.state.removals.get(id);
+    const removal = already ?? { id: this.known(id).id, atMs: this.locked.storeTimeMs, by };
+    if (!already) {
+      this.size -= 1;
+      this.gateways.set(id, undefined);
+      this.removals.set(id, removal);
+      this.records.push({ type: 'removal', removal });
+    }
+    const answer: RemovedGateway = { id, removedAtMs: removal.atMs };
+    this.remember(idempotency, answer);
+    return answer;
+  }
+
+  private put(gateway: Gateway): void {
+    this.gateways.set(gateway.id, gateway);
+    this.records.push({ type: 'gateway', gateway });
+  }
+
+  private find(id: string): Gateway | undefined {
+    return this.gateways.has(id) ? this.gateways.get(id) : this.state.byId.get(id);
+  }
+
+  private known(id: string): Gateway {
+    const gateway = this.find(id);
+    if (!gateway) throw new CodedError('gateway_not_found', 'There is no gateway with this id.');
+    return gateway;
+  }
+
+  /** The gateway while the token that the call answered with is still its own. */
+  private unchangedSince({ id, digest }: TokenBefore): Gateway {
+    const gateway = this.find(id);
+    if (gateway?.digest !== digest) throw superseded();
+    return gateway;
+  }
+
+  private remembered<Answer>(idempotency: Idempotency | undefined): Answer | undefined {
+    if (!idempotency) return undefined;
+    const key = idempotencyKvKey(idempotency);
+    return storedAnswer<Answer>(idempotency, this.kvEntries.get(key) ?? this.locked.kv.get(key));
+  }
+
+  private rememberToken(idempotency: Idempotency | undefined, token: TokenBefore): void {
+    this.remember(idempotency, token);
+  }
+
+  private remember(idempotency: Idempotency | undefined, answer: unknown): void {
+    if (!idempotency) return;
+    const row = { bodyHmac: idempotency.bodyHmac, answer };
+    const key = idempotencyKvKey(idempotency);
+    const change = idempotencyChange(key, row, this.locked.storeTimeMs);
+    this.kvChanges.push(change);
+    if (change.op === 'put') this.kvEntries.set(key, change);
+  }
+}
+
+function overlapOf(
+  { digest }: Gateway,
+  overlapSeconds: number,
+  nowMs: number,
+): Pick<Gateway, 'previousDigest' | 'previousUntilMs'> {
+  if (overlapSeconds === 0) return { previousDigest: undefined, previousUntilMs: 0 };
+  return { previousDigest: digest, previousUntilMs: nowMs + overlapSeconds * 1000 };
+}
