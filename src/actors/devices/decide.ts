@@ -34,7 +34,8 @@ import type { Device, Revocation } from './state.js';
 /** What is stored of an enrolment token, under its digest, until it expires. */
 interface TokenRow {
   readonly user: string;
-  readonly mintedAtMs: number;
+  /** The user's last void before it was minted: any later one voids it, whatever clocks do. */
+  readonly voidedBeforeMs: number;
   readonly expiresAtMs: number;
   /** Set when it was redeemed; by whom it may be asked for again. */
   readonly spent?: { readonly deviceId: string; readonly deviceKey?: string };
@@ -82,7 +83,7 @@ function mintToken(overlay: DevicesOverlay, input: MintToken): MintedToken {
   const tokenDigest = digestOf(token);
   const row: TokenRow = before?.row ?? {
     user: input.user,
-    mintedAtMs: Math.max(nowMs, overlay.voidedUpToMs(input.user) + 1),
+    voidedBeforeMs: overlay.voidedUpToMs(input.user),
     expiresAtMs: nowMs + input.ttlSeconds * 1000,
     ...(input.idempotency
       ? {
@@ -108,7 +109,8 @@ function putToken(overlay: DevicesOverlay, tokenDigest: string, row: TokenRow): 
 function voidTokens(overlay: DevicesOverlay, input: VoidTokens): VoidedTokens {
   const before = remembered<VoidedTokens>(overlay, input.idempotency);
   if (before) return before;
-  const voidedUpToMs = Math.max(overlay.nowMs, overlay.voidedUpToMs(input.user));
+  // Every void moves the mark, also one after the store's clock was set back.
+  const voidedUpToMs = Math.max(overlay.nowMs, overlay.voidedUpToMs(input.user) + 1);
   overlay.voidTokens(input.user, voidedUpToMs);
   remember(overlay, input.idempotency, { voidedUpToMs });
   return { voidedUpToMs };
@@ -167,7 +169,7 @@ function tokenRow(overlay: DevicesOverlay, tokenDigest: string): TokenRow {
   if (!entry) throw tokenInvalid();
   const row = JSON.parse(entry.value) as TokenRow;
   if (row.expiresAtMs <= overlay.nowMs) throw tokenInvalid();
-  if (row.mintedAtMs <= overlay.voidedUpToMs(row.user)) throw tokenInvalid();
+  if (overlay.voidedUpToMs(row.user) > row.voidedBeforeMs) throw tokenInvalid();
   return row;
 }
 

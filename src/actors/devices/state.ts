@@ -46,7 +46,7 @@ export interface Revocation {
   readonly by: string;
 }
 
-/** Tokens of the user minted at or before `upToMs` are void. */
+/** Tokens of the user minted before this void are void; each void has a greater `upToMs`. */
 export interface TokenVoid {
   readonly user: string;
   readonly upToMs: number;
