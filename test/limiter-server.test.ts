@@ -1,4 +1,4 @@
-/** Real replicas under guesses: one address on three of them, and ten thousand addresses at once. */
+/** Real replicas under guesses: one address on three of them, ten thousand at once on one. */
 import { Agent, request } from 'node:http';
 import t, { type Test } from 'tap';
 import type { LimiterFacts } from '../src/actors/limiter/messages.js';

@@ -29,7 +29,7 @@ export interface LimiterKinds {
   failed: { payload: FailedAttempt; answer: typeof WITHIN_BUDGET };
 }
 
-/** What the limiter says of itself, on the status page and as metrics; since it was last started. */
+/** What the limiter says of itself, as status and as metrics; counted since it last started. */
 export interface LimiterFacts {
   /** Addresses that are refused now, counted once for each class. */
   readonly blocked: number;
