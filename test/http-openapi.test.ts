@@ -4,12 +4,12 @@ import t, { type Test } from 'tap';
 import { jsonSchemaOf } from '../src/http/json-schema.js';
 import { openApiDocument } from '../src/http/openapi.js';
 import { PROBLEMS } from '../src/http/problems.js';
-import { problemsOf, type Route } from '../src/http/route.js';
+import { problemsOf } from '../src/http/route.js';
 import { deviceAuthentication } from '../src/http/routes/device-authentication.js';
 import { ROUTES } from '../src/http/routes.js';
-import { GOOD_BODIES } from './fixtures/http-bodies.js';
+import { GOOD_BODIES, pathOf } from './fixtures/http-bodies.js';
 import { call } from './fixtures/http-client.js';
-import { ADMIN_TOKEN, CREDENTIAL, DEVICE_ID, startFront } from './fixtures/http-front.js';
+import { ADMIN_TOKEN, CREDENTIAL, startFront } from './fixtures/http-front.js';
 
 /** A document is walked by names that the tests know. */
 type Json = any;
@@ -161,15 +161,13 @@ t.test('every code of the catalogue is one that some route can answer', (t) => {
     // No route has them: they are what is answered where no route is.
     'route_unknown',
     'method_not_allowed',
+    // An upgrade is no route.
+    'too_many_streams',
   ]);
   t.same([...answered].sort(), Object.keys(PROBLEMS).sort());
   t.same(document.components.schemas.Problem.properties.code.enum, Object.keys(PROBLEMS).sort());
   t.end();
 });
-
-function pathOf(route: Route): string {
-  return route.path.replace('{id}', DEVICE_ID);
-}
 
 t.test('what is answered has the declared shape, as struct and as JSON Schema', async (t) => {
   const front = await startFront();

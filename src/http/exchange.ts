@@ -4,6 +4,8 @@
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { DEVICE_CODES } from '../actors/devices/messages.js';
+import { GATEWAY_CODES } from '../actors/gateways/messages.js';
+import { KILL_LIST_CODES } from '../actors/kill-list/messages.js';
 import type { Clock } from '../runtime/clock.js';
 import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
@@ -34,6 +36,8 @@ export interface ExchangeHost {
 
 /** The label of paths that no route has. */
 const NO_ROUTE = '(unknown)';
+/** What an upgrade is counted as (RFC 9110 §15.2.2). */
+const SWITCHING_PROTOCOLS = 101;
 
 /** Created for each request; whoever creates it sees that `answer` or `fail` is called. */
 export class Exchange {
@@ -132,6 +136,13 @@ export class Exchange {
     });
   }
 
+  /** The connection becomes a WebSocket: this exchange is over without an answer. */
+  switched(): void {
+    if (this.ended) return;
+    this.ended = true;
+    this.settle(SWITCHING_PROTOCOLS, undefined);
+  }
+
   /** Answers with JSON (or nothing for 304). At most one answer is ever written. */
   answer(status: number, headers: Readonly<Record<string, string>>, body: string): void {
     this.write(status, { 'content-type': 'application/json', ...headers }, body, undefined);
@@ -207,10 +218,14 @@ export class Exchange {
   }
 }
 
-const CODES_WITH_DETAIL: ReadonlySet<string> = new Set(DEVICE_CODES);
+const CODES_WITH_DETAIL: ReadonlySet<string> = new Set([
+  ...DEVICE_CODES,
+  ...KILL_LIST_CODES,
+  ...GATEWAY_CODES,
+]);
 
 /**
- * The problem that an error stands for. Only what the devices actor says is passed on in words:
+ * The problem that an error stands for. Only what these actors say is passed on in words:
  * the text of a store's error may name hosts and files.
  */
 export function problemOf(error: unknown): Refusal {

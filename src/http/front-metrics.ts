@@ -1,6 +1,7 @@
 /** What one front thread counts. Crosses threads as `FrontSnapshot`, plain data. */
 import { Histogram, type HistogramSnapshot, LATENCY_BOUNDS_MS } from '../runtime/histogram.js';
 import type { ProblemCode } from './problems.js';
+import type { PushSnapshot } from './push/push-metrics.js';
 
 /** One count, held by whoever counts often, so that counting is one addition. */
 export interface RequestCounter {
@@ -21,6 +22,7 @@ export interface FrontSnapshot {
   readonly inFlight: number;
   readonly aborted: number;
   readonly bodyBytes: number;
+  readonly push?: PushSnapshot;
 }
 
 /** Methods that are told apart; others share a label, since clients could invent any number. */

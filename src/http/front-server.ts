@@ -9,6 +9,7 @@ import { DeviceAuthentication } from './device-authentication.js';
 import type { ExchangeHost } from './exchange.js';
 import { FrontMetrics, type FrontSnapshot } from './front-metrics.js';
 import { openApiDocument } from './openapi.js';
+import { PushServer } from './push/push-server.js';
 import { RequestIds } from './request-id.js';
 import { RouteServer } from './route-server.js';
 import { ROUTES } from './routes.js';
@@ -25,6 +26,7 @@ export class FrontServer {
   private readonly app: TemplatedApp = uWS.App();
   private readonly metrics = new FrontMetrics();
   private readonly host: ExchangeHost & { draining: boolean };
+  private readonly push: PushServer;
   private state: State = 'new';
   private listenSocket: us_listen_socket | undefined;
   private adminTokens: AdminTokens;
@@ -44,6 +46,8 @@ export class FrontServer {
       addresses: new ClientAddresses(options.trustedProxies),
       draining: false,
     };
+    const { kills, gateways, limiter, random } = services;
+    this.push = new PushServer({ host: this.host, kills, gateways, limiter, random });
     this.register();
   }
 
@@ -59,6 +63,7 @@ export class FrontServer {
           return;
         }
         this.listenSocket = socket;
+        this.push.start();
         resolve({ port: uWS.us_socket_local_port(socket) });
       });
     });
@@ -73,11 +78,12 @@ export class FrontServer {
   }
 
   /**
-   * From now on every answer closes its connection. Resolves when nothing is in flight any more, or
-   * after `deadlineMs`, whichever is first.
+   * Ends the streams, and from now on every answer closes its connection. Resolves when nothing is
+   * in flight any more, or after `deadlineMs`, whichever is first.
    */
   async drain(deadlineMs: number): Promise<void> {
     this.host.draining = true;
+    await this.push.end();
     const { clock } = this.services;
     const endMs = clock.monotonicMs() + deadlineMs;
     while (this.metrics.inFlight > 0 && clock.monotonicMs() < endMs) {
@@ -90,6 +96,7 @@ export class FrontServer {
     if (this.state === 'closed') return;
     this.stopAccepting();
     this.state = 'closed';
+    this.push.stop();
     this.app.close();
   }
 
@@ -103,11 +110,17 @@ export class FrontServer {
 
   /** Plain data, for whoever renders the metrics of all threads. */
   snapshot(): FrontSnapshot {
-    return this.metrics.snapshot();
+    return { ...this.metrics.snapshot(), push: this.push.snapshot() };
+  }
+
+  /** News of an actor, in order with its answers. */
+  hear(actor: string, message: unknown): void {
+    this.push.hear(actor, message);
   }
 
   private register(): void {
     const { services, options } = this;
+    this.push.register(this.app);
     new DeviceAuthentication(
       services.devices,
       services.limiter,
@@ -121,6 +134,8 @@ export class FrontServer {
       host: this.host,
       context: {
         devices: services.devices,
+        kills: services.kills,
+        gateways: services.gateways,
         limiter: services.limiter,
         verifyProof: (key, message, signature) => services.verifyProof(key, message, signature),
         status: () => services.status(),

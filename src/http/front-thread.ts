@@ -2,6 +2,8 @@
 import type { MessagePort } from 'node:worker_threads';
 import { isActorWrite } from '../actors/catalogue.js';
 import { DEVICES_ACTOR, DevicesClient } from '../actors/devices/client.js';
+import { GATEWAYS_ACTOR, GatewaysClient } from '../actors/gateways/client.js';
+import { KILL_LIST_ACTOR, KillListClient } from '../actors/kill-list/client.js';
 import { LIMITER_ACTOR, LimiterClient } from '../actors/limiter/client.js';
 import { ActorChannel } from '../runtime/actor-channel.js';
 import type { ActorRef } from '../runtime/ask.js';
@@ -9,7 +11,7 @@ import { systemClock } from '../runtime/clock.js';
 import { openCpuPool } from '../runtime/cpu-pool.js';
 import { failure } from '../runtime/failure.js';
 import { openLog } from '../runtime/pino-log.js';
-import type { AnswerMessage } from '../runtime/protocol.js';
+import type { FromActorThread } from '../runtime/protocol.js';
 import { systemRandom } from '../runtime/random.js';
 import { type FrontThreadControl, serveControl, threadStart } from '../runtime/thread-control.js';
 import type { AdminToken } from './authorization.js';
@@ -67,6 +69,8 @@ function placedRef(actor: string): ActorRef {
 
 const server = new FrontServer(data.options, {
   devices: new DevicesClient(placedRef(DEVICES_ACTOR)),
+  kills: new KillListClient(placedRef(KILL_LIST_ACTOR)),
+  gateways: new GatewaysClient(placedRef(GATEWAYS_ACTOR)),
   limiter: new LimiterClient(placedRef(LIMITER_ACTOR)),
   verifyProof: (publicKey, message, signature) =>
     pool.run('verifyProof', { publicKey, message, signature } satisfies VerifyProof),
@@ -79,6 +83,10 @@ const server = new FrontServer(data.options, {
 function startingStatus(): StatusDocument {
   const { replica, backend, version } = data.options;
   return { replica, backend, version, epoch: '', actors: [] };
+}
+
+function openChannel(): ActorChannel {
+  return new ActorChannel(systemClock, isActorWrite, (actor, news) => server.hear(actor, news));
 }
 
 function watchUpdates(): void {
@@ -96,9 +104,9 @@ const control: FrontControl = {
     watchUpdates();
   },
   attach: (thread: string, actors: readonly string[], port: MessagePort) => {
-    const channel = channels.get(thread) ?? new ActorChannel(systemClock, isActorWrite);
+    const channel = channels.get(thread) ?? openChannel();
     channels.set(thread, channel);
-    port.on('message', (message: AnswerMessage) => channel.receive(message));
+    port.on('message', (message: FromActorThread) => channel.receive(message));
     channel.attach(port);
     for (const actor of actors) hosts.set(actor, channel);
   },

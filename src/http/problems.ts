@@ -4,6 +4,8 @@
  * stable; titles and details are for people and may change.
  */
 import type { DeviceCode } from '../actors/devices/messages.js';
+import type { GatewayCode } from '../actors/gateways/messages.js';
+import type { KillListCode } from '../actors/kill-list/messages.js';
 import type { LimiterCode } from '../actors/limiter/messages.js';
 import type { RuntimeCode } from '../runtime/failure.js';
 import type { StoreCode } from '../storage/store-error.js';
@@ -21,6 +23,7 @@ export const HTTP_CODES = [
   'cursor_invalid',
   'credential_missing',
   'token_unknown',
+  'too_many_streams',
   'not_ready',
 ] as const;
 export type HttpCode = (typeof HTTP_CODES)[number];
@@ -40,7 +43,7 @@ export const INTERNAL_CODES = {
 type InternalCode = keyof typeof INTERNAL_CODES;
 
 export type ProblemCode = Exclude<
-  RuntimeCode | StoreCode | DeviceCode | LimiterCode | HttpCode,
+  RuntimeCode | StoreCode | DeviceCode | KillListCode | GatewayCode | LimiterCode | HttpCode,
   InternalCode
 >;
 
@@ -143,6 +146,14 @@ const HTTP_PROBLEMS: Record<HttpCode, Problem> = {
     retryable: false,
     meaning: 'The bearer token is none that this route accepts.',
     usualCause: 'A token of another kind or another server, or one that was replaced.',
+  },
+  too_many_streams: {
+    status: 429,
+    title: 'The token has too many streams',
+    retryable: true,
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+    meaning: 'As many streams as one token may have on a front thread are open. None was opened.',
+    usualCause: 'A client that connects again without closing, or a token shared too widely.',
   },
   not_ready: {
     status: 503,
@@ -292,6 +303,40 @@ const DEVICE_PROBLEMS: Record<DeviceCode, Problem> = {
   },
 };
 
+const KILL_LIST_PROBLEMS: Record<Exclude<KillListCode, DeviceCode>, Problem> = {
+  kill_list_full: {
+    status: 409,
+    title: 'The kill list is full',
+    retryable: false,
+    meaning: 'The list holds as many entries as it may. Nothing was killed: lift some first.',
+    usualCause: 'A script that kills and never lifts; kills without `expiresAt` stay for ever.',
+  },
+  kill_already_expired: {
+    status: 422,
+    title: 'The kill would be over already',
+    retryable: false,
+    meaning: '`expiresAt` is not in the future on the store’s clock. Nothing was killed.',
+    usualCause: 'A clock that is behind, or a time without its offset from UTC.',
+  },
+};
+
+const GATEWAY_PROBLEMS: Record<Exclude<GatewayCode, HttpCode>, Problem> = {
+  gateway_not_found: {
+    status: 404,
+    title: 'There is no such gateway',
+    retryable: false,
+    meaning: 'No gateway has this id, or it was removed.',
+    usualCause: 'An id cut while copying, or of another server.',
+  },
+  gateways_full: {
+    status: 409,
+    title: 'There are too many gateways',
+    retryable: false,
+    meaning: 'There are as many gateways as there may be. None was made: remove some first.',
+    usualCause: 'A deployment that makes a gateway at every start and never removes one.',
+  },
+};
+
 /** The limiter says how long; this is a whole block, for whoever reads the catalogue. */
 const BLOCK_SECONDS = 60;
 
@@ -313,6 +358,8 @@ export const PROBLEMS: Readonly<Record<ProblemCode, Problem>> = {
   ...RUNTIME_PROBLEMS,
   ...STORE_PROBLEMS,
   ...DEVICE_PROBLEMS,
+  ...KILL_LIST_PROBLEMS,
+  ...GATEWAY_PROBLEMS,
   ...LIMITER_PROBLEMS,
 };
 

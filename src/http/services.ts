@@ -1,5 +1,7 @@
 /** What the front end is given by the process that hosts it, and what it tells about itself. */
 import type { DevicesClient } from '../actors/devices/client.js';
+import type { GatewaysClient } from '../actors/gateways/client.js';
+import type { KillListClient } from '../actors/kill-list/client.js';
 import type { LimiterClient } from '../actors/limiter/client.js';
 import type { Clock } from '../runtime/clock.js';
 import type { Log } from '../runtime/log.js';
@@ -26,6 +28,8 @@ export interface FrontOptions {
 /** What a front server asks of others; all that it cannot do itself. */
 export interface FrontServices {
   readonly devices: DevicesClient;
+  readonly kills: KillListClient;
+  readonly gateways: GatewaysClient;
   /** Asked about every attempt that failed, and about no other. */
   readonly limiter: LimiterClient;
   /** Ed25519 over the UTF-8 of `message`; key and signature in base64url. */
