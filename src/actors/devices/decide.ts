@@ -239,6 +239,10 @@ function confirmFirstUse(overlay: DevicesOverlay, input: ConfirmFirstUse): strin
   const device = overlay.deviceByCredential(input.credentialDigest);
   if (!device) throw new CodedError('device_unknown', 'No device has this credential.');
   if (overlay.revocation(device.id)) throw revoked();
+  // Asked again under the lock: the kill may be younger than the read that sent this here.
+  if (overlay.isKilled(device)) {
+    throw new CodedError('device_killed', 'The device or its user is on the kill list.');
+  }
   if (device.unconfirmed) overlay.putDevice({ ...device, unconfirmed: false });
   return packAllowed(device.id, device.user);
 }

@@ -9,6 +9,7 @@ import {
   type Device,
   type DevicesRecord,
   type DevicesState,
+  isKilled,
   isLiveCredential,
   type Revocation,
   toAppend,
@@ -55,7 +56,11 @@ export class DevicesOverlay {
     return this.revocations.get(id) ?? this.state.revocations.get(id);
   }
 
-  /** Tokens of the user minted up to then are void; 0 when there never was a void. */
+  isKilled(device: Device): boolean {
+    return isKilled(this.state, device, this.nowMs);
+  }
+
+  /** The user's last void; tokens minted before it are void. 0 when there never was one. */
   voidedUpToMs(user: string): number {
     return this.voids.get(user) ?? this.state.voids.get(user) ?? 0;
   }
