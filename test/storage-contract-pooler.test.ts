@@ -12,7 +12,7 @@ if (hasPgbouncer()) {
     await pooler.stop();
     await cluster.stop();
   });
-  t.jobs = 8;
+  t.jobs = 4;
   const urlOf = ({ url }: { url: string }): string => pooler.urlOf(url);
   registerStorageContract(contractBackend('pooler', cluster, { urlOf, pooled: true }));
 } else {

@@ -8,7 +8,7 @@ import { registerStorageContract } from './storage-contract.js';
 if (hasPostgres('15')) {
   const cluster = await startCluster({ version: '15' });
   t.teardown(() => cluster.stop());
-  t.jobs = 8;
+  t.jobs = 4;
   registerStorageContract(contractBackend('postgres 15', cluster));
 } else {
   t.pass('PostgreSQL 15 is not installed: only 18 was tried');

@@ -8,5 +8,5 @@ const cluster = await startCluster();
 t.teardown(() => cluster.stop());
 
 // Most of the time is spent waiting for something to expire, and each test has its own database.
-t.jobs = 8;
+t.jobs = 4;
 registerStorageContract(contractBackend('postgres', cluster));

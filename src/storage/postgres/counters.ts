@@ -3,6 +3,17 @@ import type { Count, Counted, CounterChange } from '../store.js';
 import type { Connections, Statement, Write } from './connections.js';
 import { integer, integerOrNull, text } from './row.js';
 
+/**
+ * The clock is read once for each row that is there, under its lock: with a reading for the count
+ * and another for the end, a counter that expired between the two would get the end of a new one
+ * and keep the count of the old.
+ */
+const ADD_TO = `
+  ON CONFLICT (key) DO UPDATE SET (count, expires_at) = (
+    SELECT excluded.count + CASE WHEN now.ended THEN 0 ELSE c.count END,
+      CASE WHEN now.ended THEN excluded.expires_at ELSE c.expires_at END
+    FROM (SELECT coalesce(c.expires_at <= clock_timestamp(), false) AS ended) AS now)`;
+
 const ADD_ALL: Statement = {
   name: 'halo_counters_add_all',
   text: `
@@ -10,18 +21,9 @@ const ADD_ALL: Statement = {
     SELECT key, delta, to_timestamp(expires_ms / 1000)
     FROM unnest($1::text[], $2::int8[], $3::float8[]) AS i (key, delta, expires_ms)
     ORDER BY key
-    ON CONFLICT (key) DO UPDATE SET
-      count = excluded.count
-        + CASE WHEN c.expires_at <= clock_timestamp() THEN 0 ELSE c.count END,
-      expires_at = CASE WHEN c.expires_at <= clock_timestamp()
-        THEN excluded.expires_at ELSE c.expires_at END`,
+    ${ADD_TO}`,
 };
 
-/**
- * The clock is read once for each row that is there, under its lock: with a reading for the count
- * and another for the end, a counter that expired between the two would get the end of a new one
- * and keep the count of the old.
- */
 const COUNT: Statement = {
   name: 'halo_counters_count',
   text: `
@@ -29,10 +31,7 @@ const COUNT: Statement = {
     SELECT key, delta, statement_timestamp() + ttl_ms * interval '1 millisecond'
     FROM unnest($1::text[], $2::int8[], $3::float8[]) AS i (key, delta, ttl_ms)
     ORDER BY key
-    ON CONFLICT (key) DO UPDATE SET (count, expires_at) = (
-      SELECT excluded.count + CASE WHEN now.ended THEN 0 ELSE c.count END,
-        CASE WHEN now.ended THEN excluded.expires_at ELSE c.expires_at END
-      FROM (SELECT coalesce(c.expires_at <= clock_timestamp(), false) AS ended) AS now)
+    ${ADD_TO}
     RETURNING key, count, (date_part('epoch', expires_at) * 1000)::int8`,
 };
 
@@ -64,6 +63,7 @@ export function writeCounters(changes: readonly CounterChange[]): Write[] {
   return [[ADD_ALL, [...columns, all.map(({ expiresAtMs }) => expiresAtMs)]]];
 }
 
+/** See `Store.counters`: those that are absent or have expired are left out. */
 export async function getCounters(
   connections: Connections,
   keys: readonly string[],
@@ -72,6 +72,7 @@ export async function getCounters(
   return new Map(rows.map((row) => [text(row, 0), integer(row, 1)]));
 }
 
+/** See `Store.count`. When the answer is lost, the counts may have been made. */
 export async function count(
   connections: Connections,
   counts: readonly Count[],
@@ -112,6 +113,7 @@ const GET_SIGHTINGS: Statement = {
     FROM halo_device_seen WHERE device = ANY($1::text[])`,
 };
 
+/** See `Store.recordSightings`. */
 export async function recordSightings(
   connections: Connections,
   seenAtMs: ReadonlyMap<string, number>,
@@ -120,6 +122,7 @@ export async function recordSightings(
   await connections.write(RECORD_SIGHTINGS, [[...seenAtMs.keys()], [...seenAtMs.values()]]);
 }
 
+/** See `Store.sightings`. */
 export async function getSightings(
   connections: Connections,
   ids: readonly string[],

@@ -64,14 +64,19 @@ const UNLOCK: Statement = {
   text: `DELETE FROM halo_kv WHERE key = $1 AND value = $2 RETURNING ${LIVE}`,
 };
 
-/** A row that lives keeps the later of both expiries, since its value may stay. */
+/**
+ * A row that lives keeps the later of both expiries, since its value may stay. The clock is read
+ * once for each row, under its lock.
+ */
 const RAISE_TO = `
-  ON CONFLICT (key) DO UPDATE SET
-    value = CASE WHEN kv.expires_at <= clock_timestamp() THEN excluded.value
-      ELSE greatest(kv.value::int8, excluded.value::int8)::text END,
-    expires_at = CASE WHEN kv.expires_at <= clock_timestamp() THEN excluded.expires_at
-      WHEN kv.expires_at IS NULL OR excluded.expires_at IS NULL THEN NULL
-      ELSE greatest(kv.expires_at, excluded.expires_at) END`;
+  ON CONFLICT (key) DO UPDATE SET (value, expires_at) = (
+    SELECT
+      CASE WHEN now.ended THEN excluded.value
+        ELSE greatest(kv.value::int8, excluded.value::int8)::text END,
+      CASE WHEN now.ended THEN excluded.expires_at
+        WHEN kv.expires_at IS NULL OR excluded.expires_at IS NULL THEN NULL
+        ELSE greatest(kv.expires_at, excluded.expires_at) END
+    FROM (SELECT coalesce(kv.expires_at <= clock_timestamp(), false) AS ended) AS now)`;
 
 const RAISE: Statement = {
   name: 'halo_kv_raise',
