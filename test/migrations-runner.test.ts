@@ -153,6 +153,15 @@ t.test('a database that is not in UTF8 is refused before anything is made', asyn
   );
 });
 
+t.test('a database that answers before a commit is durable is refused', async (t) => {
+  const { name, url, sql } = await cluster.database();
+  await sql(`ALTER DATABASE ${name} SET synchronous_commit = off`);
+  const refusal = { code: 'database_unsuitable', message: /synchronous_commit/ };
+  await t.rejects(check({ url }), refusal);
+  await sql(`ALTER DATABASE ${name} SET synchronous_commit = local`);
+  await check({ url });
+});
+
 t.test('a role without the right to make tables cannot migrate, and is told why', async (t) => {
   const { url } = await cluster.emptyDatabase();
   await t.rejects(migrate({ url }), { code: 'store_unavailable', message: /42501/ });

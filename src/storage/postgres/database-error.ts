@@ -8,7 +8,7 @@ export const DATABASE_CODES = [
   'database_tls_required',
   /** A URL that cannot be read, or that asks for what is not supported. */
   'database_url_invalid',
-  /** The database is older than PostgreSQL 14 or not in UTF-8. */
+  /** The database is older than PostgreSQL 14, not in UTF-8, or answers before it is durable. */
   'database_unsuitable',
   /** The database is behind this binary: run `halo-server migrate`. */
   'schema_behind',

@@ -71,11 +71,12 @@ export function migrate(options: MigrationOptions): Promise<MigrationResult> {
 }
 
 /**
- * Whether this binary can run on the database. Throws `schema_behind`, or `schema_ahead` unless
- * every newer migration still accepts this binary. Needs no right but SELECT.
+ * Whether this binary can run on the database. Throws `schema_behind`, `schema_ahead` unless every
+ * newer migration still accepts this binary, and `database_unsuitable`. Needs no right but SELECT.
  */
 export function check(options: MigrationOptions): Promise<MigrationPlan> {
   return connected(options, async (client) => {
+    await requireSuitable(client);
     const migrations = options.migrations ?? readMigrations();
     const applied = await readApplied(client);
     const version = applied.at(-1)?.version ?? 0;
@@ -147,7 +148,8 @@ const WRITE_FORMAT = 'SELECT write_format FROM halo_store FOR UPDATE';
 const RAISE_WRITE_FORMAT = 'UPDATE halo_store SET write_format = $1 WHERE write_format < $1';
 const SUITABILITY = `
   SELECT current_setting('server_version_num')::integer AS version,
-    current_setting('server_encoding') AS encoding`;
+    current_setting('server_encoding') AS encoding,
+    current_setting('synchronous_commit') AS commits`;
 
 interface Applied {
   readonly version: number;
@@ -187,15 +189,28 @@ function requireNotAhead(applied: readonly Applied[], target: number): void {
   );
 }
 
+/**
+ * A commit that is answered before it is durable can be lost by a crash that the server survives
+ * without a restart, which nobody would notice.
+ */
 async function requireSuitable(client: pg.Client): Promise<void> {
-  const { rows } = await client.query<{ version: number; encoding: string }>(SUITABILITY);
-  const { version = 0, encoding = '' } = rows[0] ?? {};
-  if (version >= OLDEST_SERVER && encoding === 'UTF8') return;
-  throw new DatabaseError(
-    'database_unsuitable',
-    `Halos needs PostgreSQL 14 or newer with a database in UTF8; ` +
-      `this is ${Math.floor(version / 10_000)} with ${encoding}.`,
+  const { rows } = await client.query<{ version: number; encoding: string; commits: string }>(
+    SUITABILITY,
   );
+  const { version = 0, encoding = '', commits = '' } = rows[0] ?? {};
+  if (version < OLDEST_SERVER || encoding !== 'UTF8') {
+    throw new DatabaseError(
+      'database_unsuitable',
+      `Halos needs PostgreSQL 14 or newer with a database in UTF8; ` +
+        `this is ${Math.floor(version / 10_000)} with ${encoding}.`,
+    );
+  }
+  if (commits === 'off') {
+    throw new DatabaseError(
+      'database_unsuitable',
+      'The database answers before a commit is durable: synchronous_commit must not be off.',
+    );
+  }
 }
 
 function summary({ version, name }: Migration): { version: number; name: string } {
