@@ -3,19 +3,17 @@ import t, { type Test } from 'tap';
 import { PROBLEMS, type ProblemCode } from '../src/http/problems.js';
 import { problemsOf, type Route } from '../src/http/route.js';
 import { ROUTES } from '../src/http/routes.js';
-import { GOOD_BODIES } from './fixtures/http-bodies.js';
+import { GOOD_BODIES, pathOf } from './fixtures/http-bodies.js';
 import { call, type Received, rawRequest, type Sent } from './fixtures/http-client.js';
 import {
   ADMIN_TOKEN,
   CREDENTIAL,
-  DEVICE_ID,
   type Front,
   freshSecret,
   secretsIn,
   startFront,
 } from './fixtures/http-front.js';
 
-const pathOf = (route: Route): string => route.path.replace('{id}', DEVICE_ID);
 const needsToken = (route: Route): boolean =>
   route.access !== 'none' && route.access !== 'enrollment-token';
 const withBody = ROUTES.filter((route) => route.body !== undefined);
@@ -43,7 +41,7 @@ t.test('a method that a path does not have is 405 and names those it has', async
     const allow = have.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
     for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'FOO']) {
       if ((allow as string[]).includes(method)) continue;
-      const answer = await call(front.url, method, path.replace('{id}', 'x'), {
+      const answer = await call(front.url, method, pathOf({ path }, 'x'), {
         bearer: ADMIN_TOKEN,
       });
       t.match(answer, { status: 405, json: { code: 'method_not_allowed' } }, `${method} ${path}`);
@@ -287,13 +285,13 @@ t.test('paths and queries that are not well encoded are 400', async (t) => {
   t.teardown(() => front.close());
   for (const route of ROUTES.filter(({ pathParameters }) => pathParameters !== undefined)) {
     for (const id of ['%', '%2', '%zz', '%ff', '%C3', '%ed%a0%80']) {
-      const path = route.path.replace('{id}', id);
+      const path = pathOf(route, id);
       const body = GOOD_BODIES[route.operationId];
       const answer = await call(front.url, route.method, path, { bearer: ADMIN_TOKEN, body });
       isDocumented(t, route, answer, 'url_invalid');
     }
     for (const id of ['%00', 'a%0Ab', 'x'.repeat(257)]) {
-      const path = route.path.replace('{id}', id);
+      const path = pathOf(route, id);
       const body = GOOD_BODIES[route.operationId];
       const answer = await call(front.url, route.method, path, { bearer: ADMIN_TOKEN, body });
       isDocumented(t, route, answer, 'validation_failed');

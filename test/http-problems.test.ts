@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { DEVICE_CODES } from '../src/actors/devices/messages.js';
+import { GATEWAY_CODES } from '../src/actors/gateways/messages.js';
+import { KILL_LIST_CODES } from '../src/actors/kill-list/messages.js';
 import { LIMITER_CODES } from '../src/actors/limiter/messages.js';
 import { problemDetails, problemHeaders, statusLine } from '../src/http/problem-details.js';
 import {
@@ -60,6 +62,8 @@ t.test('every code of every layer leads to a problem', (t) => {
     ...RUNTIME_CODES,
     ...STORE_CODES,
     ...DEVICE_CODES,
+    ...KILL_LIST_CODES,
+    ...GATEWAY_CODES,
     ...LIMITER_CODES,
     ...HTTP_CODES,
   ]) {
@@ -116,6 +120,9 @@ t.test('the statuses that others rely on are as agreed', (t) => {
     device_revoked: 403,
     device_killed: 403,
     enrollment_token_invalid: 401,
+    kill_list_full: 409,
+    kill_already_expired: 422,
+    gateway_not_found: 404,
     idempotency_mismatch: 422,
     idempotency_in_progress: 409,
     store_unavailable: 503,

@@ -7,7 +7,7 @@ import type { LimiterClient } from '../actors/limiter/client.js';
 import type { FailureClass } from '../actors/limiter/messages.js';
 import { isFailure } from '../runtime/failure.js';
 import { addressCounted } from './client-address.js';
-import type { ProblemExtras } from './problem-details.js';
+import { HttpProblem, type ProblemExtras } from './problem-details.js';
 import { type ProblemCode, problemCodeOf } from './problems.js';
 
 /**
@@ -26,9 +26,22 @@ export interface Refusal {
   readonly extras: ProblemExtras;
 }
 
-/** The class that a problem counts under; undefined when it is no failed attempt. */
-export function failureClassOf(code: ProblemCode): FailureClass | undefined {
-  return CLASSES[code];
+/**
+ * The class that a problem counts under; undefined when it is no failed attempt. `error` is what the
+ * problem was made of.
+ */
+export function failureClassOf(code: ProblemCode, error?: unknown): FailureClass | undefined {
+  return error instanceof GatewayUnknown ? 'gateway' : CLASSES[code];
+}
+
+/**
+ * A gateway's token that is not known: the same problem as an administrator's, and a budget of its
+ * own, so that a gateway that was forgotten somewhere does not lock its administrator out.
+ */
+export class GatewayUnknown extends HttpProblem {
+  constructor() {
+    super('token_unknown');
+  }
 }
 
 /**

@@ -32,6 +32,7 @@ export function openApiDocument(routes: readonly Route[], version: string): Json
       securitySchemes: {
         admin: { type: 'http', scheme: 'bearer', description: 'An administrator’s token.' },
         device: { type: 'http', scheme: 'bearer', description: 'A device’s credential.' },
+        gateway: { type: 'http', scheme: 'bearer', description: 'A gateway’s token.' },
       },
     },
   };
@@ -76,6 +77,7 @@ const SECURITY: Readonly<Record<Access, readonly Json[]>> = {
   admin: [{ admin: [] }],
   viewer: [{ admin: [] }],
   'device-or-admin': [{ device: [] }, { admin: [] }],
+  'gateway-or-viewer': [{ gateway: [] }, { admin: [] }],
 };
 
 const IDEMPOTENCY_KEY: Json = {

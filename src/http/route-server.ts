@@ -4,12 +4,13 @@
  */
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { digestOf } from '../actors/secrets.js';
-import { describe } from '../runtime/failure.js';
+import { digestOf, isWellFormedSecret } from '../actors/secrets.js';
+import { CodedError, describe, isFailure } from '../runtime/failure.js';
+import { isStale } from '../runtime/freshness.js';
 import { type AdminTokens, bearerCredential } from './authorization.js';
 import { entityTag, matchesEntityTag } from './entity-tag.js';
 import { Exchange, type ExchangeHost, problemOf } from './exchange.js';
-import { countFailure, failureClassOf, type Refusal } from './failed-attempts.js';
+import { countFailure, failureClassOf, GatewayUnknown, type Refusal } from './failed-attempts.js';
 import { checkedIdempotencyKey, idempotencyOf } from './idempotency.js';
 import { parseJsonBody } from './json-body.js';
 import { HttpProblem } from './problem-details.js';
@@ -47,8 +48,15 @@ interface Admitted {
   readonly path: unknown;
   readonly canonicalPath: string;
   readonly query: unknown;
-  readonly caller: RouteCaller;
+  /** Undefined: a gateway's token has to be judged first. */
+  readonly caller: RouteCaller | undefined;
   readonly key: string | undefined;
+}
+
+/** A caller, and since when what is known of it is known; 0 when that does not age. */
+interface Judged {
+  readonly caller: RouteCaller;
+  readonly freshSinceMs: number;
 }
 
 /** Serves every route of a table; one for each front server. */
@@ -110,7 +118,7 @@ export class RouteServer {
     };
   }
 
-  private authenticate(exchange: Exchange, route: Route): RouteCaller {
+  private authenticate(exchange: Exchange, route: Route): RouteCaller | undefined {
     if (route.access === 'none' || route.access === 'enrollment-token') return { kind: 'none' };
     const credential = bearerCredential(exchange.header('authorization') ?? '');
     if (credential === undefined) throw new HttpProblem('credential_missing');
@@ -119,7 +127,26 @@ export class RouteServer {
     if (route.access === 'device-or-admin' && credential.startsWith('halo_device_')) {
       return { kind: 'device', credentialDigest: digestOf(credential) };
     }
+    if (route.access === 'gateway-or-viewer' && credential.startsWith('halo_gateway_')) {
+      if (!isWellFormedSecret(credential, 'gateway')) throw new GatewayUnknown();
+      return undefined;
+    }
     throw new HttpProblem('token_unknown');
+  }
+
+  /** Asks the gateways actor for the gateway behind the bearer token. */
+  private gateway(exchange: Exchange): Promise<Judged> {
+    const credential = bearerCredential(exchange.header('authorization') ?? '') ?? '';
+    return new Promise((resolve, reject) => {
+      this.options.context.gateways.authenticate(digestOf(credential), {
+        answered: (answer, freshSinceMs) => {
+          if (!isFailure(answer)) {
+            resolve({ caller: { kind: 'gateway', id: answer as string }, freshSinceMs });
+          } else if (answer.failure === 'token_unknown') reject(new GatewayUnknown());
+          else reject(new CodedError(answer.failure, answer.detail ?? answer.failure));
+        },
+      });
+    });
   }
 
   private body(exchange: Exchange, { route }: Admitted): Promise<Buffer> {
@@ -139,11 +166,17 @@ export class RouteServer {
     const received = bytes === undefined ? undefined : parsedBody(exchange, route, bytes);
     const body =
       route.body && validated('body', received === undefined ? {} : received, route.body.struct);
+    const { caller, freshSinceMs } = admitted.caller
+      ? { caller: admitted.caller, freshSinceMs: 0 }
+      : await this.gateway(exchange);
+    const condition = exchange.header('if-none-match');
     const call: Call<unknown, unknown, unknown> = {
       path: admitted.path,
       query: admitted.query,
       body,
-      caller: admitted.caller,
+      caller,
+      hasCondition: condition !== undefined,
+      matches: (tag) => condition !== undefined && matchesEntityTag(condition, tag),
       idempotency: (principal) => {
         if (key === undefined) return undefined;
         const keyed = { method: route.method, path: admitted.canonicalPath, key, body: received };
@@ -152,6 +185,9 @@ export class RouteServer {
     };
     const answer = await route.handle(call as Call<never, never, never>, this.options.context);
     if (exchange.isOver) return;
+    if (isStale(freshSinceMs, this.options.host.clock.monotonicMs())) {
+      throw new HttpProblem('stale');
+    }
     respond(exchange, route, answer);
   }
 
@@ -159,7 +195,7 @@ export class RouteServer {
     try {
       if (leavesLongBody(exchange)) exchange.closeAfterAnswer();
       const refusal = problemOf(error);
-      const failureClass = failureClassOf(refusal.code);
+      const failureClass = failureClassOf(refusal.code, error);
       if (failureClass === undefined) {
         exchange.refuse(refusal, error);
         return;
@@ -241,13 +277,14 @@ function parsedBody(exchange: Exchange, route: Route, bytes: Buffer): unknown {
   return parseJsonBody(bytes);
 }
 
-function respond(exchange: Exchange, route: Route, { status, body }: Answer): void {
-  const text = JSON.stringify(body);
+function respond(exchange: Exchange, route: Route, answer: Answer): void {
+  const { status, body } = answer;
+  const text = body === undefined ? '' : JSON.stringify(body);
   if (route.caching === 'no-store') {
     exchange.answer(status, { 'cache-control': 'no-store' }, text);
     return;
   }
-  const etag = entityTag(text);
+  const etag = answer.entityTag ?? entityTag(text);
   const headers = { etag, 'cache-control': 'private, no-cache' };
   const condition = exchange.header('if-none-match');
   if (condition !== undefined && matchesEntityTag(condition, etag)) {

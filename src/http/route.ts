@@ -11,15 +11,26 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
  * Who may call: nobody in particular, an administrator, whoever may look (today administrators), a
- * device or an administrator, or whoever has an enrolment token in the body.
+ * device or an administrator, a gateway or whoever may look, or whoever has an enrolment token in the
+ * body.
  */
-export type Access = 'none' | 'admin' | 'viewer' | 'device-or-admin' | 'enrollment-token';
+export type Access =
+  | 'none'
+  | 'admin'
+  | 'viewer'
+  | 'device-or-admin'
+  | 'gateway-or-viewer'
+  | 'enrollment-token';
 
-/** Who called, as far as the front end can tell: a device's credential is judged by the actor. */
+/**
+ * Who called. A device's credential is judged by the actor that is asked; a gateway's was judged
+ * before the handler is called.
+ */
 export type RouteCaller =
   | { readonly kind: 'none' }
   | { readonly kind: 'admin'; readonly name: string }
-  | { readonly kind: 'device'; readonly credentialDigest: string };
+  | { readonly kind: 'device'; readonly credentialDigest: string }
+  | { readonly kind: 'gateway'; readonly id: string };
 
 /** A request with everything checked that can be checked without asking an actor. */
 export interface Call<Path, Query, Body> {
@@ -29,12 +40,18 @@ export interface Call<Path, Query, Body> {
   readonly caller: RouteCaller;
   /** The request's `Idempotency-Key` as the actor takes it; undefined without one. */
   idempotency(principal: string): Idempotency | undefined;
+  /** Whether the request has an `If-None-Match`. */
+  readonly hasCondition: boolean;
+  /** Whether `If-None-Match` names this entity tag: the body of the answer will not be sent. */
+  matches(entityTag: string): boolean;
 }
 
 /** What a handler answers. Times and ids are already text; `body` is written as JSON. */
 export interface Answer {
   readonly status: number;
   readonly body: unknown;
+  /** Of routes with `entity-tag`: the tag, quotes included; default: made of the body. */
+  readonly entityTag?: string;
 }
 
 /** What handlers may use. */
@@ -119,6 +136,7 @@ export function problemsOf(route: Route): ProblemCode[] {
   if (route.access !== 'none' && route.access !== 'enrollment-token') {
     codes.add('credential_missing').add('token_unknown').add('too_many_failures');
   }
+  if (route.access === 'gateway-or-viewer') codes.add('stale');
   if (route.pathParameters !== undefined || route.query !== undefined) {
     codes.add('validation_failed');
   }

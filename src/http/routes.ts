@@ -6,6 +6,14 @@
 import type { Route } from './route.js';
 import { deviceRoutes } from './routes/devices.js';
 import { enrollmentRoutes } from './routes/enrollment.js';
+import { gatewayRoutes } from './routes/gateways.js';
+import { killListRoutes } from './routes/kill-list.js';
 import { operationRoutes } from './routes/operations.js';
 
-export const ROUTES: readonly Route[] = [...enrollmentRoutes, ...deviceRoutes, ...operationRoutes];
+export const ROUTES: readonly Route[] = [
+  ...enrollmentRoutes,
+  ...deviceRoutes,
+  ...killListRoutes,
+  ...gatewayRoutes,
+  ...operationRoutes,
+];

@@ -184,6 +184,31 @@ export function time(description: string): Struct<string, Leaf> {
   );
 }
 
+const INSTANT =
+  /^(\d{4})-(\d\d)-(\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/;
+
+/** A time as callers may write it: RFC 3339 with any offset. */
+export function instant(description: string): Struct<string, Leaf> {
+  return leaf(
+    'instant',
+    { type: 'string', format: 'date-time', description },
+    'a time such as 2026-01-31T12:00:00Z or 2026-01-31T13:00:00.5+01:00',
+    (value) => typeof value === 'string' && isInstant(value),
+  );
+}
+
+/** Dates that no calendar has are refused: `Date.parse` takes 30 February for 2 March. */
+function isInstant(text: string): boolean {
+  const [, year = '', month = '', day = ''] = INSTANT.exec(text) ?? [];
+  const date = new Date(`${year}-${month}-${day}T00:00:00Z`);
+  return !Number.isNaN(date.getTime()) && date.getUTCDate() === Number(day);
+}
+
+/** A checked `instant` in ms since the Unix epoch. */
+export function instantMs(text: string): number {
+  return Date.parse(text.toUpperCase());
+}
+
 /** How a time leaves the process: RFC 3339 in UTC with milliseconds. */
 export function timeText(ms: number): string {
   return new Date(ms).toISOString();

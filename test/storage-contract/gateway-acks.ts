@@ -46,22 +46,25 @@ export function registerGatewayAcks(backend: ContractBackend): void {
     t.equal((await facts()).length, 1, 'the other replica’s row stays');
   });
 
-  t.test(`${name}: the rows of a replica that is silent expire, those renewed do not`, async (t) => {
-    const opened = await backend.open();
-    t.teardown(() => opened.close());
-    const { store } = opened;
-    const acks = [{ gateway: 'g', connections: 1, ackVersion: 1 }];
-    await store.recordGatewayAcks('dead', acks, LIFE_MS);
-    await store.recordGatewayAcks('alive', acks, LIFE_MS);
-    t.equal((await store.gatewayAcks()).length, 2);
-    await pass(opened, LIFE_MS / 2);
-    await store.recordGatewayAcks('alive', acks, 60_000);
-    await pass(opened, LIFE_MS / 2 + 100);
-    t.same(
-      (await store.gatewayAcks()).map(({ replicaStart }) => replicaStart),
-      ['alive'],
-    );
-    await store.sweep(100);
-    t.equal((await store.gatewayAcks()).length, 1, 'a sweep takes nothing that lives');
-  });
+  t.test(
+    `${name}: the rows of a replica that is silent expire, those renewed do not`,
+    async (t) => {
+      const opened = await backend.open();
+      t.teardown(() => opened.close());
+      const { store } = opened;
+      const acks = [{ gateway: 'g', connections: 1, ackVersion: 1 }];
+      await store.recordGatewayAcks('dead', acks, LIFE_MS);
+      await store.recordGatewayAcks('alive', acks, LIFE_MS);
+      t.equal((await store.gatewayAcks()).length, 2);
+      await pass(opened, LIFE_MS / 2);
+      await store.recordGatewayAcks('alive', acks, 60_000);
+      await pass(opened, LIFE_MS / 2 + 100);
+      t.same(
+        (await store.gatewayAcks()).map(({ replicaStart }) => replicaStart),
+        ['alive'],
+      );
+      await store.sweep(100);
+      t.equal((await store.gatewayAcks()).length, 1, 'a sweep takes nothing that lives');
+    },
+  );
 }

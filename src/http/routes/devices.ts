@@ -146,7 +146,9 @@ const rotateDevice = defineRoute({
 
 /** The actor refuses a device whose credential is not that of the path's id before all else. */
 function rotating(caller: RouteCaller, id: string): { caller: Caller; principal: string } {
-  if (caller.kind === 'none') throw new Error('the route admits nobody without a credential');
+  if (caller.kind === 'none' || caller.kind === 'gateway') {
+    throw new Error('the route admits devices and administrators only');
+  }
   if (caller.kind === 'admin') return { caller, principal: `admin:${caller.name}` };
   return { caller, principal: `device:${id}` };
 }
