@@ -228,7 +228,8 @@ t.test('a client that goes away while its failure is counted hurts nobody', asyn
     await until(() => front.server.snapshot().inFlight === 0);
     front.limiter.asked[index]!.sink.answered(failure('too_many_failures', 'x', 60), 0);
   }
-  t.match(front.server.snapshot(), { aborted: 2, inFlight: 0 });
+  t.match(front.server.snapshot(), { aborted: 2, inFlight: 0, failures: [] });
+  t.notOk(front.log.lines.some(({ level }) => level === 'error'));
   front.limiter.respond = () => ({ answer: 'within_budget' });
   t.same(await fail(front, 'device', 1), [401]);
 });

@@ -80,6 +80,15 @@ t.test('failures that arrive together are one statement, and get ten places', as
   }
 });
 
+t.test('of a batch only as many are within the budget as others have left', async (t) => {
+  const { replicas, close } = await openLimiters(2);
+  t.teardown(close);
+  const [a, b] = replicas as Two;
+  t.equal(await a.withinBudget(7), 7);
+  const outcomes = await b.failAll(Array.from({ length: 6 }, () => ADDRESS));
+  t.same(outcomes, ['in budget', 'in budget', 'in budget', 60, 60, 60]);
+});
+
 t.test('a replica that has not seen the address blocks it at its next failure', async (t) => {
   const { clock, replicas, close } = await openLimiters(2);
   t.teardown(close);
