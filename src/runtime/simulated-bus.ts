@@ -15,19 +15,22 @@ export interface SimulatedLink {
   cut(): void;
 }
 
-/** Joins them; every message takes up to `delayMaxMs`. */
+/**
+ * Joins them; every message takes up to `delayMaxMs` and arrives on the clock of the thread that it
+ * is for, so that it waits for a thread that is held.
+ */
 export function linkOverBus(
   channel: ActorChannel,
   host: ActorHost,
-  clock: Clock,
+  clocks: { readonly channel: Clock; readonly host: Clock },
   random: Random,
   delayMaxMs: number,
 ): SimulatedLink {
   let alive = true;
-  const toHost = orderedWire<AskMessage>(clock, random, delayMaxMs, (message) => {
+  const toHost = orderedWire<AskMessage>(clocks.host, random, delayMaxMs, (message) => {
     if (alive) host.receive(message, { postMessage: toChannel });
   });
-  const toChannel = orderedWire<AnswerMessage>(clock, random, delayMaxMs, (message) => {
+  const toChannel = orderedWire<AnswerMessage>(clocks.channel, random, delayMaxMs, (message) => {
     if (alive) channel.receive(message);
   });
   const cut = (): void => {
