@@ -238,7 +238,12 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
 
   private async nextPages(): Promise<void> {
     for (let page = 0; page < CATCH_UP_PAGES_MAX; page += 1) {
-      const result = await this.store.catchUp(this.known());
+      let result: StreamCatchUp<T['position'], T['record']>;
+      try {
+        result = await this.store.catchUp(this.known());
+      } catch (error) {
+        return this.catchUpFailed(error);
+      }
       this.applyAll(result.records, result.position);
       if (!result.more) return;
     }
