@@ -5,6 +5,7 @@
  */
 import type { Clock, Timer } from '../../runtime/clock.js';
 
+/** One question to the database that has not been answered yet; a token for `end`. */
 export interface InFlight {
   /** On the monotonic clock. */
   readonly deadlineMs: number;
@@ -17,6 +18,7 @@ export interface InFlight {
 /** A bound of two seconds is kept to within an eighth, at eight wake-ups a second under load. */
 const LOOK_EVERY_MS = 125;
 
+/** The questions of one store. It keeps no timer while nothing is in flight. */
 export class AnswerWatch {
   readonly #inFlight = new Set<InFlight>();
   #timer: Timer | undefined;

@@ -20,6 +20,7 @@ const BACK_OFF_MIN_MS = 50;
 /** A server that came back is noticed within a second. */
 const BACK_OFF_MAX_MS = 1_000;
 
+/** What the reader shares with its store. The configuration is the pool's, without settings. */
 export interface ReaderOptions {
   readonly config: pg.ClientConfig;
   readonly pooled: boolean;
@@ -28,6 +29,7 @@ export interface ReaderOptions {
   readonly watch: AnswerWatch;
 }
 
+/** Catches up on a connection that nothing else uses. It connects when first asked. */
 export class CatchUpReader {
   readonly #options: ReaderOptions;
   /** A position that did not move is asked for with the same bytes. */

@@ -11,6 +11,7 @@ import ipaddr from 'ipaddr.js';
 import type pg from 'pg';
 import { DatabaseError } from './database-error.js';
 
+/** How an operator says where the database is and how far its network is trusted. */
 export interface DatabaseAccess {
   /** `postgres://user:password@host:port/database?sslmode=…`, from a file. */
   readonly url: string;

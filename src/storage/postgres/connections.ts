@@ -31,6 +31,7 @@ const queryErrors = new WeakSet<object>();
 
 const rawText = { getTypeParser: () => (value: string) => value };
 
+/** What the pool shares with its store. `pooled` says that the URL leads to a pooler. */
 export interface ConnectionsOptions {
   readonly config: pg.ClientConfig;
   readonly connectionsMax: number;
@@ -38,6 +39,7 @@ export interface ConnectionsOptions {
   readonly watch: AnswerWatch;
 }
 
+/** Connections for everything but catch-ups, and how often the database failed on them. */
 export class Connections {
   readonly #pool: pg.Pool;
   readonly #options: ConnectionsOptions;
@@ -219,6 +221,7 @@ export class Session {
   }
 }
 
+/** What every call on a store that was closed rejects with. */
 export function closed(): StoreError {
   return new StoreError('store_unavailable', 'The store is closed.');
 }
@@ -227,6 +230,7 @@ function closedBefore(error: unknown): StoreError {
   return error instanceof StoreError ? error : closed();
 }
 
+/** A write was sent and its answer never came: it may have been done, and a look will tell. */
 export function outcomeUnknown(): StoreError {
   return new StoreError('outcome_unknown', 'The connection was lost before the database answered.');
 }

@@ -21,6 +21,7 @@ export const DATABASE_CODES = [
 ] as const;
 export type DatabaseCode = (typeof DATABASE_CODES)[number];
 
+/** Thrown when a database or a URL needs a person. The message says what to do. */
 export class DatabaseError extends CodedError {
   constructor(
     override readonly code: DatabaseCode,
@@ -52,6 +53,7 @@ export function serverError(error: unknown): ServerError | undefined {
 /** Two units met in opposite order; either may simply start over. */
 const SERIALIZATION_FAILURES = new Set(['40001', '40P01']);
 
+/** True for a unit that met others in opposite order: it may start over at once. */
 export function isSerializationFailure(error: unknown): boolean {
   return SERIALIZATION_FAILURES.has(serverError(error)?.code ?? '');
 }
@@ -62,6 +64,7 @@ export function isSerializationFailure(error: unknown): boolean {
  */
 const LOST_STATEMENTS = new Set(['26000', '42P05', '0A000']);
 
+/** True when the connection must be replaced, since its prepared statements are gone. */
 export function losesStatements(error: unknown): boolean {
   return LOST_STATEMENTS.has(serverError(error)?.code ?? '');
 }
@@ -104,7 +107,7 @@ export function toStoreError(error: unknown): StoreError {
 
 /** What pg says in words of its own, without a host, a file or a value in them. */
 const DRIVER_SENTENCE =
-  /^(timeout|Connection terminated|The server does not support SSL|There was an error establ|SASL:)/;
+  /^(timeout|Connection terminated|The server does not support SSL|There was an error|SASL:)/;
 
 /** Node's codes are safe to repeat and its messages are not: they may name hosts and files. */
 function connectionMessage(error: unknown): string {

@@ -54,6 +54,7 @@ const DELETE_ALL: Statement = {
     WHERE (d.kind, d.id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
 };
 
+/** Expired rows are left out: they were read to be locked, and count as absent. */
 export function readDocuments(rows: readonly Row[]): StoredDocument[] {
   const live = rows.filter((row) => flag(row, 5));
   return live.map((row) => ({
@@ -65,6 +66,7 @@ export function readDocuments(rows: readonly Row[]): StoredDocument[] {
   }));
 }
 
+/** Live documents of these keys, in no order; an absent one is left out. */
 export async function getDocuments(
   connections: Connections,
   keys: readonly DocumentKey[],
@@ -74,6 +76,7 @@ export async function getDocuments(
   return readDocuments(await connections.read(GET, keyColumns(unique)));
 }
 
+/** A page of a kind, by id, so that a caller goes on after the last id it has seen. */
 export async function listDocuments(
   connections: Connections,
   kind: string,

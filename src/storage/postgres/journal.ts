@@ -49,6 +49,7 @@ export interface CatchUpQuestion {
   readonly rowsMax: number;
 }
 
+/** Cuts a position into the question for what came after it, at most `recordsMax` records. */
 export function question(position: Position, recordsMax: number): CatchUpQuestion {
   const streams = Object.keys(position.cursors);
   const share = Math.floor(recordsMax / Math.max(1, streams.length));
@@ -56,6 +57,7 @@ export function question(position: Position, recordsMax: number): CatchUpQuestio
   return { position, streams, rowsMax: Math.max(2, share) };
 }
 
+/** The parameters of `CATCH_UP`: streams, their cursors, and the rows of each at most. */
 export function questionValues({
   position,
   streams,
@@ -64,6 +66,7 @@ export function questionValues({
   return [streams, streams.map((stream) => cursorOf(position, stream).id), rowsMax];
 }
 
+/** A catch-up that also knows the format in which a unit of work must write. */
 export interface Caught extends CatchUp {
   readonly writeFormat: number;
 }
@@ -152,12 +155,14 @@ function readStream(
   return newest;
 }
 
+/** A stream that the position does not name has been read up to nothing. */
 export function cursorOf(position: Position, stream: string): Cursor {
   return position.cursors[stream] ?? BEGINNING;
 }
 
 const BEGINNING: Cursor = { id: 0, batch: '' };
 
+/** Before the first record: fits every history, so that a replay never meets another one. */
 export function beginning(streams: readonly string[]): Position {
   const cursors = Object.fromEntries(streams.map((stream) => [stream, BEGINNING]));
   return { epoch: '', serverStart: '', cursors };
@@ -201,6 +206,7 @@ function nameOf({ stream, key }: Append): string {
   return `${stream.length}/${stream}${key}`;
 }
 
+/** The parameters of `APPEND`; all records of a unit carry its batch mark. */
 export function appendValues(appends: readonly Append[], batch: string): unknown[] {
   return [
     appends.map((append) => append.stream),

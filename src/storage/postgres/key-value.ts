@@ -85,6 +85,7 @@ const RAISE: Statement = {
     ${RAISE_TO} RETURNING value`,
 };
 
+/** Rows of `LOCK_VALUES` say whether they live, and expired ones are left out. */
 export function readEntries(rows: readonly Row[]): Map<string, KvEntry> {
   const entries = new Map<string, KvEntry>();
   for (const row of rows) {
@@ -94,6 +95,7 @@ export function readEntries(rows: readonly Row[]): Map<string, KvEntry> {
   return entries;
 }
 
+/** The calls on values outside a unit of work, each one statement and so atomic. */
 export function keyValue(connections: Connections): KeyValue {
   return {
     async get(keys) {
@@ -206,6 +208,7 @@ const RAISE_ALL: Statement = {
   text: `INSERT INTO halo_kv AS kv (key, value, expires_at) ${INCOMING} ORDER BY key ${RAISE_TO}`,
 };
 
+/** True for the failure of `ADD_ALL` that makes a unit start over. */
 export function metLiveRow(error: unknown): boolean {
   const said = serverError(error);
   return said?.code === '23505' && said.constraint === 'halo_kv_pkey';

@@ -9,11 +9,13 @@ import { clientConfig, type DatabaseAccess } from './connection.js';
 import { DatabaseError, serverError, toStoreError } from './database-error.js';
 import { type Migration, readMigrations } from './migrations.js';
 
+/** Where the database is, by a role that may change its tables (`check` and `plan` only read). */
 export interface MigrationOptions extends DatabaseAccess {
   /** The files of this binary unless given, as a test does. */
   readonly migrations?: readonly Migration[];
 }
 
+/** How far database and binary are apart, for `halo-server migrate --plan` and `--check`. */
 export interface MigrationPlan {
   /** Of the database; 0 when it is empty. */
   readonly version: number;
@@ -22,6 +24,7 @@ export interface MigrationPlan {
   readonly pending: readonly { readonly version: number; readonly name: string }[];
 }
 
+/** What one call of `migrate` did; `applied` is empty where another process had done it all. */
 export interface MigrationResult {
   /** Before this call. */
   readonly from: number;
@@ -92,6 +95,7 @@ export function check(options: MigrationOptions): Promise<MigrationPlan> {
   });
 }
 
+/** What `finish` came to; both are equal when the newest format was written already. */
 export interface FinishResult {
   /** The envelope format that was written before, and the one that is written now. */
   readonly from: number;

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { DatabaseError } from './database-error.js';
 
+/** One file of `migrations/`, which is never edited after it landed. */
 export interface Migration {
   readonly version: number;
   /** What the file's name says it does. */

@@ -34,6 +34,7 @@ import { replay } from './replay.js';
 import { replaceEpoch, sweep } from './store-row.js';
 import { UnitRunner } from './unit-of-work.js';
 
+/** What one thread needs for a store: its access, its share of connections, time and chance. */
 export interface PostgresStoreOptions extends DatabaseAccess {
   /** The URL leads to a transaction pooler: no named prepared statements, no session settings. */
   readonly pooled: boolean;
@@ -53,6 +54,7 @@ export function openPostgresStore(options: PostgresStoreOptions): PostgresStore 
   return new PostgresStore(options);
 }
 
+/** See the top of this file. Failures reject with a `StoreError`, as the seam says. */
 export class PostgresStore implements Store {
   readonly backend = 'postgres';
   readonly kv: KeyValue;

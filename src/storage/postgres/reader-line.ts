@@ -27,6 +27,7 @@ import {
   TERMINATE,
 } from './wire.js';
 
+/** One connection. After a failure it is destroyed and never used again. */
 export interface ReaderLine {
   ask(question: CatchUpQuestion): Promise<Caught>;
   /** Ends the connection at once; everything asked rejects. Idempotent. */
@@ -39,6 +40,7 @@ export interface ReaderLine {
 /** The server gives up when we do. */
 const READER_SETTINGS = ['statement_timeout=2000'];
 
+/** Connects within `CONNECT_MAX_MS`. Rejects with what pg rejects with. */
 export async function openLine(config: pg.ClientConfig, pooled: boolean): Promise<ReaderLine> {
   const client = pooled
     ? new pg.Client({ ...config, pipeline: true })

@@ -11,6 +11,7 @@ import { beginning, CATCH_UP, interpret, question, questionValues } from './jour
 /** About 5 MB of bodies a page; two are in memory at a time. */
 const REPLAY_PAGE_MAX = 20_000;
 
+/** Reads streams from their beginning; what `onRecords` throws ends it and is rethrown. */
 export function replay(
   connections: Connections,
   streams: readonly string[],

@@ -61,6 +61,7 @@ const SWEEP: Statement = {
       + (SELECT count(*) FROM counters) + (SELECT count(*) FROM acks)`,
 };
 
+/** Removes at most `limit` expired values, documents and counters each; says how many. */
 export async function sweep(connections: Connections, limit: number): Promise<number> {
   const [row] = await connections.write(SWEEP, [limit]);
   return integer(row ?? [], 0);

@@ -63,6 +63,7 @@ type Outcome =
   | { readonly kind: 'thrown'; readonly error: unknown }
   | { readonly kind: 'again'; readonly error: StoreError };
 
+/** Runs units of work, each on a connection of the pool from begin to end. */
 export class UnitRunner {
   constructor(
     private readonly connections: Connections,
