@@ -47,7 +47,7 @@ export class GatewaysState {
   readonly kills = new KillListState();
   /** Tokens that ended since front threads were last told. */
   untold: string[] = [];
-  /** Tokens in their overlap, with their end. */
+  /** Tokens in their overlap, with their end, until that is told. */
   readonly ending = new Map<string, number>();
   /** Whether front threads were told all live tokens since the start. */
   isAnnounced = false;
@@ -73,8 +73,9 @@ function replace(state: GatewaysState, id: string, gateway: Gateway | undefined)
   const before = state.byId.get(id);
   for (const digest of before ? digestsOf(before) : []) {
     state.byDigest.delete(digest);
+    const isTold = digest === before?.previousDigest && !state.ending.has(digest);
     state.ending.delete(digest);
-    if (!gateway || !digestsOf(gateway).includes(digest)) state.untold.push(digest);
+    if (!isTold && !(gateway && digestsOf(gateway).includes(digest))) state.untold.push(digest);
   }
   if (!gateway) {
     state.byId.delete(id);
