@@ -10,9 +10,17 @@ const FRAMES_AHEAD_MAX = 64;
 /** What can be earned: an outage of acknowledgements is made up for in one go. */
 const FRAMES_EARNED_MAX = 1_024;
 
+/**
+ * What the library keeps with a socket. It copies the properties of this object and drops its
+ * class, so the stream is one property of it.
+ */
+export interface StreamSocketData {
+  readonly stream: KillStream;
+}
+
 /** Made before the upgrade; `socket` is there from `open` to `close`. */
 export class KillStream {
-  socket: WebSocket<KillStream> | undefined;
+  socket: WebSocket<StreamSocketData> | undefined;
   /** The version that everything sent so far amounts to; -1 before the first snapshot's end. */
   version = -1;
   /** The newest version that the client says it holds. */

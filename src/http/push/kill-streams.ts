@@ -21,7 +21,7 @@ import {
 } from './frames.js';
 import { GatewayIndex } from './gateway-index.js';
 import type { KillListMirror } from './kill-list-mirror.js';
-import type { KillStream } from './kill-stream.js';
+import type { KillStream, StreamSocketData } from './kill-stream.js';
 import type { PushMetrics } from './push-metrics.js';
 
 /** Every stream gets a heartbeat this often (API.md). */
@@ -78,8 +78,8 @@ export class KillStreams {
   }
 
   /** The socket is there: says where the stream begins, and lets it be served. */
-  open(socket: WebSocket<KillStream>): void {
-    const stream = socket.getUserData();
+  open(socket: WebSocket<StreamSocketData>): void {
+    const { stream } = socket.getUserData();
     stream.socket = socket;
     stream.heardAtMs = this.clock.monotonicMs();
     stream.progressAtMs = stream.heardAtMs;

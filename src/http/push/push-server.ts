@@ -14,7 +14,7 @@ import type { Random } from '../../runtime/random.js';
 import type { ExchangeHost } from '../exchange.js';
 import { CLOSE } from './frames.js';
 import { KillListFeed } from './kill-list-feed.js';
-import type { KillStream } from './kill-stream.js';
+import type { StreamSocketData } from './kill-stream.js';
 import { KillStreams, TICK_MS } from './kill-streams.js';
 import { PushMetrics, type PushSnapshot } from './push-metrics.js';
 import { STREAM_PATH, StreamUpgrade } from './stream-upgrade.js';
@@ -76,7 +76,7 @@ export class PushServer {
     const { host, gateways, limiter } = this.services;
     const refusing = (): boolean => this.ending || feed.silentMs > SILENT_MAX_MS;
     const upgrade = new StreamUpgrade({ host, feed, streams, gateways, limiter, refusing });
-    app.ws<KillStream>(STREAM_PATH, {
+    app.ws<StreamSocketData>(STREAM_PATH, {
       maxPayloadLength: MESSAGE_BYTES_MAX,
       idleTimeout: IDLE_TIMEOUT_SECONDS,
       sendPingsAutomatically: true,
@@ -84,12 +84,13 @@ export class PushServer {
       closeOnBackpressureLimit: 1,
       upgrade: (res, req, context) => upgrade.serve(res, req, context),
       open: (socket) => streams.open(socket),
-      message: (socket, frame, isBinary) => streams.received(socket.getUserData(), frame, isBinary),
+      message: (socket, frame, isBinary) =>
+        streams.received(socket.getUserData().stream, frame, isBinary),
       pong: (socket) => {
-        socket.getUserData().heardAtMs = host.clock.monotonicMs();
+        socket.getUserData().stream.heardAtMs = host.clock.monotonicMs();
       },
-      drain: (socket) => streams.drained(socket.getUserData()),
-      close: (socket) => streams.closed(socket.getUserData()),
+      drain: (socket) => streams.drained(socket.getUserData().stream),
+      close: (socket) => streams.closed(socket.getUserData().stream),
     });
   }
 

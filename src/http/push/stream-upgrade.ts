@@ -16,7 +16,7 @@ import { HttpProblem } from '../problem-details.js';
 import { decodedQuery } from '../url.js';
 import { asksForSubprotocol, parseSince, SUBPROTOCOL } from './frames.js';
 import type { KillListFeed } from './kill-list-feed.js';
-import { KillStream } from './kill-stream.js';
+import { KillStream, type StreamSocketData } from './kill-stream.js';
 import type { KillStreams } from './kill-streams.js';
 
 /** The path, as it stands in logs and metrics. */
@@ -141,7 +141,9 @@ export class StreamUpgrade {
   ): void {
     exchange.switched();
     try {
-      res.cork(() => res.upgrade(stream, key, SUBPROTOCOL, extensions, context));
+      res.cork(() =>
+        res.upgrade<StreamSocketData>({ stream }, key, SUBPROTOCOL, extensions, context),
+      );
     } catch (error) {
       this.services.host.log.error({ error: describe(error) }, 'an upgrade failed');
     }
