@@ -71,6 +71,8 @@ export interface Refusal {
   readonly credential?: string;
   readonly status: number;
   readonly code: string;
+  /** A variety that one replica stands for: a failure that the others need not be asked about. */
+  readonly once?: boolean;
 }
 
 /** Credentials that must not get in, made from one that does and one of a revoked device. */
@@ -79,8 +81,13 @@ export function refusals(valid: LoadDevice, revoked: LoadDevice): Refusal[] {
   return [
     { what: 'no credential', status: 401, code: 'credential_missing' },
     { what: 'unknown', credential: mintSecret('device', systemRandom), ...unknown },
-    { what: 'cut short', credential: valid.credential.slice(0, -1), ...unknown },
-    { what: 'another kind', credential: mintSecret('gateway', systemRandom), ...unknown },
+    { what: 'cut short', credential: valid.credential.slice(0, -1), ...unknown, once: true },
+    {
+      what: 'another kind',
+      credential: mintSecret('gateway', systemRandom),
+      ...unknown,
+      once: true,
+    },
     { what: 'revoked', credential: revoked.credential, status: 403, code: 'device_revoked' },
   ];
 }

@@ -123,7 +123,9 @@ async function checkHalo(
       throw new Error('Two replicas gave different answers to the same credentials.');
     }
     answers = own;
-    await checkRefusals(server.url, bad);
+    // Every replica is asked, but an address has only ten failures a minute on all of them.
+    const isFirst = server === halo.servers[0];
+    await checkRefusals(server.url, isFirst ? bad : bad.filter(({ once }) => !once));
   }
   return answers;
 }
