@@ -3,12 +3,13 @@ import t, { type Test } from 'tap';
 import { CATCH_UP_MAX_MS } from '../src/storage/postgres/catch-up-reader.js';
 import { lockNumber } from '../src/storage/postgres/unit-of-work.js';
 import { startCluster, type TestCluster, type TestDatabase } from './fixtures/postgres-database.js';
-import { codeOf, openStore, timed, until } from './fixtures/postgres-stores.js';
+import { codeOf, openStore, streamLocks, timed, until } from './fixtures/postgres-stores.js';
 import { TcpProxy } from './fixtures/tcp-proxy.js';
 import { body, unkeyed, View } from './storage-contract/view.js';
 
 // Each test has its own server, and most of the time it waits.
 t.jobs = 3;
+t.setTimeout(120_000);
 
 /** What the coarse watch adds to a bound, and what a busy machine does. */
 const LEEWAY_MS = 2_000;
@@ -168,24 +169,15 @@ t.test('writers that all wait for a lock leave the reader its connection', async
   const store = openStore(t, database.url, { connectionsMax: 3 });
   const { position } = await View.replay(store, ['a']);
   const holding = database.sql(`SELECT pg_advisory_lock(${lockNumber('a')}), pg_sleep(1)`);
-  const waiting = async (): Promise<number> => {
-    const locks = await database.sql(
-      "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
-    );
-    return locks.length;
-  };
-  await until('the lock is held', async () => {
-    const held = await database.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'");
-    return held.length > 0;
-  });
+  await until('the lock is held', async () => (await streamLocks(database, 'held')) === 1);
   const units = Array.from({ length: 4 }, () =>
     codeOf(() => store.commit({ streams: ['a'], position }, () => ({}))),
   );
-  await until('the pool is taken', async () => (await waiting()) === 2);
+  await until('the pool is taken', async () => (await streamLocks(database, 'waiting')) === 2);
   const { ms, code } = await timed(() => store.catchUp(position));
   t.equal(code, undefined);
   t.ok(ms < 500, `${Math.round(ms)} ms`);
-  t.equal(await waiting(), 2, 'they still wait');
+  t.equal(await streamLocks(database, 'waiting'), 2, 'they still wait');
   await holding;
   t.same(await Promise.all(units), [undefined, undefined, undefined, undefined]);
 });

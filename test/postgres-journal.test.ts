@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { seededRandom, systemRandom } from '../src/runtime/random.js';
 import { lockNumber } from '../src/storage/postgres/unit-of-work.js';
 import { startCluster } from './fixtures/postgres-database.js';
-import { keyed, openStore, until } from './fixtures/postgres-stores.js';
+import { keyed, openStore, streamLocks, until } from './fixtures/postgres-stores.js';
 import { unkeyed, View } from './storage-contract/view.js';
 
 const cluster = await startCluster();
@@ -75,7 +75,8 @@ t.test('a stream that commits later with lower ids is not skipped', async (t) =>
 });
 
 t.test('lock and read in one statement miss what is committed during the wait', async (t) => {
-  const { url, sql } = await cluster.database();
+  const database = await cluster.database();
+  const { url } = database;
   const store = openStore(t, url);
   const view = await View.replay(store, ['a']);
   const [holder, waiter] = [await rawClient(t, url), await rawClient(t, url)];
@@ -94,10 +95,7 @@ t.test('lock and read in one statement miss what is committed during the wait', 
     );
     return {};
   });
-  await until('both wait for the lock', async () => {
-    const waiting = await sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
-    return waiting.length === 2;
-  });
+  await until('both wait', async () => (await streamLocks(database, 'waiting')) === 2);
   await holder.query('COMMIT');
   t.equal((await inOne).rows[0]?.n, 0, 'the snapshot is from before the wait');
   await inTwo;

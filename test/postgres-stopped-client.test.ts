@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { lockNumber } from '../src/storage/postgres/unit-of-work.js';
 import { startCluster } from './fixtures/postgres-database.js';
-import { codeOf, openStore, timed, until } from './fixtures/postgres-stores.js';
+import { codeOf, openStore, streamLocks, timed, until } from './fixtures/postgres-stores.js';
 import { TcpProxy } from './fixtures/tcp-proxy.js';
 import { body, unkeyed, View } from './storage-contract/view.js';
 
@@ -59,13 +59,10 @@ t.test('a unit whose network went silent loses the lock', async (t) => {
 });
 
 t.test('whoever waits for a lock longer than its bound is told to come back', async (t) => {
-  const { url, sql } = await cluster.database();
-  const view = await View.replay(openStore(t, url), ['a', 'b']);
-  const holding = sql(`SELECT pg_advisory_lock(${lockNumber('a')}), pg_sleep(5)`);
-  await until('the lock is held', async () => {
-    const held = await sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted");
-    return held.length === 1;
-  });
+  const database = await cluster.database();
+  const view = await View.replay(openStore(t, database.url), ['a', 'b']);
+  const holding = database.sql(`SELECT pg_advisory_lock(${lockNumber('a')}), pg_sleep(5)`);
+  await until('the lock is held', async () => (await streamLocks(database, 'held')) === 1);
   const { ms, code } = await timed(() => view.commit({ streams: ['a'] }, () => ({})));
   t.equal(code, 'store_unavailable');
   t.ok(ms > 2_500 && ms < 4_500, `after ${Math.round(ms)} ms`);

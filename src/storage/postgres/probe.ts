@@ -1,8 +1,8 @@
 /**
  * Proves that the store can be written, the way a client would: a connection of its own, made anew
  * each time, so that a full server, a changed password, a standby or a hung network all fail it.
- * The write is the replica's row, by which `migrate --finish` knows who is alive. A ping costs about
- * 1 ms of CPU here (2.7 with SCRAM) and 3 to 4 ms at the server, which starts a process for it.
+ * The write is the replica's row, by which `migrate --finish` knows who is alive. A ping costs
+ * about 1 ms of CPU here (2.7 with SCRAM) and 3 to 4 ms at the server, which starts a process.
  */
 import pg from 'pg';
 import type { Clock } from '../../runtime/clock.js';
