@@ -149,6 +149,14 @@ export class KillStreams {
     }
   }
 
+  /** This process stood still for so long: its clients could not be heard meanwhile. */
+  stoodStill(forMs: number): void {
+    for (const stream of this.all) {
+      stream.heardAtMs += forMs;
+      stream.progressAtMs += forMs;
+    }
+  }
+
   /** Ends the streams that were opened with these tokens. */
   endCredentials(credentials: readonly string[]): void {
     for (const credential of credentials) {

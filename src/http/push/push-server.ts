@@ -144,7 +144,8 @@ export class PushServer {
       const lateMs = nowMs - this.tickedAtMs - TICK_MS;
       this.tickedAtMs = nowMs;
       this.tick();
-      if (lateMs < TICK_LATE_MAX_MS && this.feed.silentMs > SILENT_MAX_MS) {
+      if (lateMs > TICK_LATE_MAX_MS) this.streams.stoodStill(lateMs);
+      else if (this.feed.silentMs > SILENT_MAX_MS) {
         void this.streams.endAll(CLOSE.tryLater);
         return;
       }
