@@ -1,4 +1,4 @@
-/** The map behind the limiter's memory, compared with a plain list, and its cost when it is full. */
+/** The map behind the limiter's memory, compared with a plain list, and its cost when full. */
 import t from 'tap';
 import { type Aging, AgingMap } from '../src/actors/limiter/aging-map.js';
 import { LocalBudget, TRACKED_MAX } from '../src/actors/limiter/state.js';

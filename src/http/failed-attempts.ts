@@ -27,8 +27,8 @@ export interface Refusal {
 }
 
 /**
- * The class that a problem counts under; undefined when it is no failed attempt. `error` is what the
- * problem was made of.
+ * The class that a problem counts under; undefined when it is no failed attempt. `error` is what
+ * the problem was made of.
  */
 export function failureClassOf(code: ProblemCode, error?: unknown): FailureClass | undefined {
   return error instanceof GatewayUnknown ? 'gateway' : CLASSES[code];

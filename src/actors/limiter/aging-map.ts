@@ -10,7 +10,7 @@ export interface Aging {
   readonly endsAtMs: number;
 }
 
-/** Entries of the queue that may be of no use before it is made anew; a small one stays as it is. */
+/** Entries of the queue that may be of no use before it is made anew; a short queue stays. */
 const SPARE_MAX = 1_024;
 
 /** Every call costs the same on average, however many entries there are. */

@@ -8,8 +8,8 @@ export const FAILURE_WINDOW_MS = 60_000;
 /** How long an address is refused once its failures are used up. Not less than the window. */
 export const BLOCK_MS = 60_000;
 /**
- * Keys that are remembered at once: ten times the 10,000 addresses of a large attack, and some 30 MB
- * at the most.
+ * Keys that are remembered at once: ten times the 10,000 addresses of a large attack, and some
+ * 30 MB at the most.
  */
 export const TRACKED_MAX = 100_000;
 
