@@ -31,8 +31,9 @@ export interface ServerStorageEnvironment {
   readonly onDeath: (reason: string) => void;
 }
 
-/** The probe's connection, which is made anew each time, counts as one. */
+/** The probe's connection, which is made anew each time, counts as one; so does the listener's. */
 const CONNECTIONS_RESERVED = 1;
+const CONNECTIONS_LISTENING = 1;
 
 /** Throws a `CodedError` whose message says what to do. */
 export function openServerStorage(
@@ -76,7 +77,9 @@ async function openPostgres(
   await check(access);
   // Said at start rather than at the first catch-up: a wrong direct URL is a mistake to mend.
   if (direct !== undefined) await check({ url: direct, insecureTls });
-  const budget = divideConnections(options.connectionsMax, actorThreads, CONNECTIONS_RESERVED);
+  const listening = direct !== undefined || !pooled ? CONNECTIONS_LISTENING : 0;
+  const reserved = CONNECTIONS_RESERVED + listening;
+  const budget = divideConnections(options.connectionsMax, actorThreads, reserved);
   const source: StoreSource = {
     backend: 'postgres',
     ...access,

@@ -42,6 +42,7 @@ export class Server {
   private readiness: ReadinessWatch | undefined;
   private adminTokens: readonly AdminToken[] = [];
   private actors: readonly PlacedActor[] = [];
+  private hintsListening = false;
   private last: FrontUpdate;
   private reportFatal: (reason: string) => void = () => undefined;
   private readonly replica = `rep_${uuidV7(random, clock.wallMs())}`;
@@ -180,8 +181,9 @@ export class Server {
       {
         probe: () => storage.probe(),
         problems: async () => {
-          const { actors, problems } = await supervisor.inspect();
+          const { actors, store, problems } = await supervisor.inspect();
           this.actors = actors;
+          this.hintsListening = (store['hintsListening'] ?? 0) > 0;
           return problems;
         },
         onLook: async (readiness) => {
@@ -210,6 +212,7 @@ export class Server {
       backend: this.options.backend.kind,
       epoch: typeof epoch === 'string' ? epoch : '',
       version: this.version,
+      push: this.hintsListening ? 'listen' : 'poll',
       actors: actors.map(({ name, thread, state, readDepth, writeDepth, restarts, facts }) => ({
         name,
         thread,

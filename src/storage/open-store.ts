@@ -4,6 +4,8 @@ import type { Log } from '../runtime/log.js';
 import type { Random } from '../runtime/random.js';
 import { FileStore } from './file/file-store.js';
 import type { FileStoreConnection } from './file/protocol.js';
+import { clientConfig } from './postgres/connection.js';
+import { HintListener } from './postgres/listener.js';
 import { openPostgresStore } from './postgres/postgres-store.js';
 import type { Store } from './store.js';
 
@@ -38,4 +40,34 @@ export function openStore(source: StoreSource, environment: StoreEnvironment): S
       return openPostgresStore({ ...options, ...environment });
     }
   }
+}
+
+/** Hints that other replicas have changed something; see `Changes.hints`. */
+export interface Hints {
+  readonly isListening: boolean;
+  /** Connections that it holds now. */
+  readonly open: number;
+  close(): Promise<void>;
+}
+
+/** Whether a store's changes can be hinted at: by a database that is reached directly. */
+export function canHint(source: StoreSource): boolean {
+  return source.backend === 'postgres' && (source.directUrl !== undefined || !source.pooled);
+}
+
+/**
+ * Listens from now on; undefined where `canHint` says no. `onHint` gets the stream, or undefined
+ * when any may have changed. Takes one connection beside the store's share.
+ */
+export function openHints(
+  source: StoreSource,
+  environment: StoreEnvironment,
+  onHint: (stream: string | undefined) => void,
+): Hints | undefined {
+  if (source.backend !== 'postgres' || !canHint(source)) return undefined;
+  const { url, directUrl, insecureTls } = source;
+  const config = clientConfig({ url: directUrl ?? url, insecureTls });
+  const listener = new HintListener({ config, ...environment, onHint });
+  listener.start();
+  return listener;
 }

@@ -169,6 +169,11 @@ export interface Changes {
   readonly kv?: readonly KvChange[];
   readonly documents?: readonly DocumentChange[];
   readonly counters?: readonly CounterChange[];
+  /**
+   * Streams whose change other replicas should hear of at once rather than at their next poll, as a
+   * hint that may be lost. For rare streams only: never for each decision.
+   */
+  readonly hints?: readonly string[];
 }
 
 /** A unit that was committed: synced to disk, or acknowledged by the database. */

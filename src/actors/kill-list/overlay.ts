@@ -14,6 +14,7 @@ import type { StorageTypes } from '../storage-types.js';
 import type { Kill, KillEntry, Killed, KillListWrites, Lift, Lifted } from './messages.js';
 import {
   isInForce,
+  KILL_LIST_STREAM,
   type KillListRecord,
   type KillListState,
   nameOf,
@@ -51,6 +52,7 @@ export class KillListOverlay implements Overlay<StorageTypes> {
     return {
       appends: this.records.map((record) => toKillAppend(record, format)),
       kv: this.kvChanges,
+      ...(this.records.length === 0 ? {} : { hints: [KILL_LIST_STREAM] }),
     };
   }
 

@@ -38,6 +38,7 @@ import {
   questionValues,
 } from './journal.js';
 import { foldValues, LOCK_VALUES, metLiveRow, readEntries, writeValues } from './key-value.js';
+import { NOTIFY, notifyValues } from './listener.js';
 import { integer, type Row } from './row.js';
 
 /** A client that stops in a transaction is cut off by the server, and its locks are free again. */
@@ -199,6 +200,7 @@ async function writeAndCommit(
     ...writeValues(foldValues(changes.kv ?? [])),
     ...writeDocuments(foldDocuments(changes.documents ?? [])),
     ...writeCounters(changes.counters ?? []),
+    ...(changes.hints ?? []).map((stream) => [NOTIFY, notifyValues(stream)] as const),
   ];
   const [first] = await commitTogether(session, writes);
   const ids = appends.length === 0 ? [] : (first ?? []).map((row) => integer(row, 0));
