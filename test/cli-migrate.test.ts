@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { runHaloServer } from '../src/cli/server-program.js';
+import { startStorageThread } from '../src/storage/file/storage-thread.js';
 import { startCluster } from './fixtures/postgres-database.js';
 
 const cluster = await startCluster();
@@ -135,4 +136,18 @@ t.test('a wrong command line of migrate ends with 2', async (t) => {
     t.not(ran.err, '');
     t.notMatch(ran.err, /hunter2/);
   }
+});
+
+t.test('a store on files is finished too, once its server has stopped', async (t) => {
+  const dataDir = join(t.testdir(), 'data');
+  const made = await startStorageThread({ dataDir });
+  const held = await run('--finish', '--data-dir', dataDir);
+  t.equal(held.exitCode, 3, 'a running server holds the directory');
+  await made.close();
+  const finished = await run('--finish', '--data-dir', dataDir);
+  t.equal(finished.exitCode, 0, finished.err);
+  t.match(finished.out, /format \d+ from now on/);
+  t.equal((await run('--data-dir', dataDir)).exitCode, 2, 'files need no migration');
+  const both = await run('--finish', '--data-dir', dataDir, '--database-url-file', 'x');
+  t.equal(both.exitCode, 2);
 });

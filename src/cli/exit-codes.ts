@@ -19,6 +19,7 @@ const REFUSALS = new Set([
   'schema_ahead',
   'replica_too_old',
   'database_tls_required',
+  'database_unsuitable',
 ]);
 
 /** How a process ends whose work was ended by this error. */

@@ -9,7 +9,8 @@ export type MigrateAction = 'migrate' | 'plan' | 'check' | 'finish';
 /** Everything that `migrate` needs to know. */
 export interface MigrateOptions {
   readonly action: MigrateAction;
-  readonly urlFile: string;
+  /** The database, or for `finish` alone the directory of a stopped server on files. */
+  readonly target: { readonly urlFile: string } | { readonly dataDir: string };
   readonly insecureTls: boolean;
   readonly json: boolean;
 }
@@ -19,7 +20,12 @@ export const MIGRATE_OPTIONS = [
   {
     name: 'database-url-file',
     value: 'FILE',
-    help: 'a file with the URL of the database, of a role that may create tables (required)',
+    help: 'a file with the URL of the database, of a role that may create tables',
+  },
+  {
+    name: 'data-dir',
+    value: 'DIR',
+    help: 'with --finish alone: the directory of a stopped server on files',
   },
   { name: 'plan', help: 'say what would be done, and do nothing' },
   { name: 'check', help: 'say whether this version can serve the database as it is' },
@@ -41,17 +47,33 @@ const ACTIONS = ['plan', 'check', 'finish'] as const;
 
 /** Reads and checks what was given. Throws `UsageError`. */
 export function readMigrateOptions(given: GivenOptions<MigrateOptionName>): MigrateOptions {
-  const urlFile = given.text('database-url-file');
-  if (urlFile === undefined) throw new UsageError('name the database with --database-url-file');
   const chosen = ACTIONS.filter((action) => given.on(action));
   if (chosen.length > 1) {
     const names = chosen.map((action) => given.origin(action)).join(' and ');
     throw new UsageError(`${names} exclude each other`);
   }
+  const action = chosen[0] ?? 'migrate';
   return {
-    action: chosen[0] ?? 'migrate',
-    urlFile: parsePath(given.origin('database-url-file'), urlFile),
+    action,
+    target: readTarget(given, action),
     insecureTls: given.on('database-insecure-tls'),
     json: given.on('json'),
   };
+}
+
+function readTarget(
+  given: GivenOptions<MigrateOptionName>,
+  action: MigrateAction,
+): MigrateOptions['target'] {
+  const urlFile = given.text('database-url-file');
+  const dataDir = given.text('data-dir');
+  if (urlFile !== undefined && dataDir !== undefined) {
+    const names = `${given.origin('database-url-file')} and ${given.origin('data-dir')}`;
+    throw new UsageError(`${names} exclude each other`);
+  }
+  if (urlFile !== undefined)
+    return { urlFile: parsePath(given.origin('database-url-file'), urlFile) };
+  if (dataDir === undefined) throw new UsageError('name the database with --database-url-file');
+  if (action !== 'finish') throw new UsageError('files need no migration: only --finish applies');
+  return { dataDir: parsePath(given.origin('data-dir'), dataDir) };
 }

@@ -1,5 +1,7 @@
 /** `halo-server migrate`: what the typed functions of the PostgreSQL backend found, in words. */
 import { CodedError } from '../runtime/failure.js';
+import { FORMAT_NEWEST } from '../storage/envelope.js';
+import { finishUpgrade } from '../storage/file/finish-upgrade.js';
 import { check, finish, type MigrationPlan, migrate, plan } from '../storage/postgres/migrate.js';
 import type { Console } from './console.js';
 import { EXIT_DONE, exitCodeOf } from './exit-codes.js';
@@ -17,9 +19,7 @@ type Access = Parameters<typeof migrate>[0];
 /** Runs the action and prints what it found; resolves with the exit code. */
 export async function runMigrate(options: MigrateOptions, console: Console): Promise<number> {
   try {
-    const url = await readDatabaseUrl(options.urlFile);
-    const access: Access = { url, insecureTls: options.insecureTls };
-    const { value, text } = await ACTIONS[options.action](access);
+    const { value, text } = await run(options);
     console.out(options.json ? `${JSON.stringify({ ok: true, ...value })}\n` : text);
     return EXIT_DONE;
   } catch (error) {
@@ -29,6 +29,15 @@ export async function runMigrate(options: MigrateOptions, console: Console): Pro
     else console.err(`halo-server: ${message} (${code})\n`);
     return exitCodeOf(error);
   }
+}
+
+async function run({ action, target, insecureTls }: MigrateOptions): Promise<Found> {
+  if ('dataDir' in target) {
+    await finishUpgrade(target);
+    const text = `Records are written in format ${FORMAT_NEWEST} from now on.\n`;
+    return { value: { to: FORMAT_NEWEST }, text };
+  }
+  return ACTIONS[action]({ url: await readDatabaseUrl(target.urlFile), insecureTls });
 }
 
 const ACTIONS: Readonly<Record<MigrateOptions['action'], (access: Access) => Promise<Found>>> = {

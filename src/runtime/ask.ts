@@ -8,7 +8,7 @@ import { CodedError, isFailure } from './failure.js';
 export interface AnswerSink {
   /**
    * `answer` is the actor's value or a `Failure`. `freshSinceMs` is the monotonic time at which the
-   * catch-up behind a read began; 0 when the answer does not age (writes, failures).
+   * catch-up behind a read, or the batch of a write, began; 0 for a failure, which does not age.
    */
   answered(answer: unknown, freshSinceMs: number): void;
 }
