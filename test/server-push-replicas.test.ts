@@ -8,7 +8,7 @@ import { StreamClient } from './fixtures/stream-client.js';
 
 const SEED = Number(process.env['SEED'] ?? 11);
 
-t.test('two replicas', async (t) => {
+t.test('two replicas say the same to every gateway', async (t) => {
   const cluster = await startHaloCluster(2);
   t.teardown(() => cluster.stop());
   const [a, b] = cluster.servers as [HaloServer, HaloServer];

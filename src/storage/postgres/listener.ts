@@ -5,8 +5,8 @@
  *
  *   connecting → (its own beat comes back) listening → (a beat does not) connecting …
  *
- * A connection that looks alive and delivers nothing (half-open, or a pooler that was not announced)
- * fails its next beat: within ten seconds of the fault another one listens.
+ * A connection that looks alive and delivers nothing (half-open, or a pooler that was not
+ * announced) fails its next beat: within ten seconds of the fault another one listens.
  */
 import pg from 'pg';
 import { type Clock, delay } from '../../runtime/clock.js';
