@@ -2,8 +2,8 @@
  * `halos/gateway`: what a gateway needs to refuse whatever is killed, within a moment, and through
  * an outage of every server. See docs/gateway.md for a whole gateway in twenty lines.
  */
-import { MessageChannel } from 'node:worker_threads';
 import { systemClock } from '../runtime/clock.js';
+import { keepProcessAlive } from '../runtime/keep-alive.js';
 import { systemRandom } from '../runtime/random.js';
 import { Follower, type KillListEvent } from './follower.js';
 import type { KillEntry, KillTarget } from './frames.js';
@@ -94,11 +94,4 @@ export function followKillList(options: KillListOptions): KillList {
       for (const { reject } of waiting.splice(0)) reject(new Error('The kill list was closed.'));
     },
   };
-}
-
-/** Our timers do not; a gateway that waits for its server must not end because of that. */
-function keepProcessAlive(): () => void {
-  const { port1 } = new MessageChannel();
-  port1.on('message', () => undefined);
-  return () => port1.close();
 }

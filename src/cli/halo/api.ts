@@ -31,8 +31,9 @@ const ANSWER_TIMEOUT_MS = 15_000;
 /** One server and the token for it. */
 export class Api {
   private constructor(
-    private readonly url: string,
-    private readonly token: string,
+    /** Without a slash at its end. */
+    readonly url: string,
+    readonly token: string,
   ) {}
 
   /** Reads the token; throws `ApiError` when there is none to read. */
@@ -56,12 +57,29 @@ export class Api {
 
   /** Changes something, under an `Idempotency-Key` of its own. Throws `ApiError`. */
   post(path: string, body: Readonly<Record<string, unknown>>): Promise<unknown> {
-    return this.call('POST', path, {
+    return this.change('POST', path, body);
+  }
+
+  /** As `post`. */
+  put(path: string, body: Readonly<Record<string, unknown>>): Promise<unknown> {
+    return this.change('PUT', path, body);
+  }
+
+  /** As `post`, without a body. */
+  delete(path: string): Promise<unknown> {
+    return this.change('DELETE', path);
+  }
+
+  private change(
+    method: string,
+    path: string,
+    body?: Readonly<Record<string, unknown>>,
+  ): Promise<unknown> {
+    const key = { 'idempotency-key': uuidV7(systemRandom, systemClock.wallMs()) };
+    if (body === undefined) return this.call(method, path, { headers: key });
+    return this.call(method, path, {
       body: JSON.stringify(body),
-      headers: {
-        'content-type': 'application/json',
-        'idempotency-key': uuidV7(systemRandom, systemClock.wallMs()),
-      },
+      headers: { ...key, 'content-type': 'application/json' },
     });
   }
 
@@ -135,4 +153,9 @@ function reasonOf(error: unknown): string {
   const { cause } = error;
   if (cause instanceof Error) return 'code' in cause ? String(cause.code) : cause.message;
   return error.message;
+}
+
+/** An answer of another shape than the API has. */
+export function unexpected(): ApiError {
+  return new ApiError('the answer has another shape than expected: is the server of this version?');
 }

@@ -1,13 +1,8 @@
 /** `halo devices` and `halo enroll-token`. */
 
 import { type Column, factsText, tableText } from '../console.js';
-import { type Api, ApiError, isRecord, textOf } from './api.js';
-
-/** What a command found: the value for `--json`, and the text for people. */
-export interface Shown {
-  readonly value: unknown;
-  readonly text: string;
-}
+import { type Api, isRecord, textOf, unexpected } from './api.js';
+import type { Shown } from './command.js';
 
 /** A device as the API describes it (API.md "Devices"). */
 interface Device {
@@ -140,10 +135,6 @@ function devicePath(id: string): string {
 }
 
 /** `2026-10-21 14:03`, from a time of RFC 3339 in UTC. */
-function minute(time: string | undefined): string {
+export function minute(time: string | undefined): string {
   return time === undefined ? 'never' : time.slice(0, 16).replace('T', ' ');
-}
-
-function unexpected(): ApiError {
-  return new ApiError('the answer has another shape than expected: is the server of this version?');
 }

@@ -1,7 +1,7 @@
 /** The commands of `halo`, their options and exit codes. */
 import { Command, CommanderError } from 'commander';
 import { applyConsole, type Console, printable } from '../console.js';
-import { EXIT_DONE, EXIT_USAGE, exitCodeOf, UsageError } from '../exit-codes.js';
+import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, exitCodeOf, UsageError } from '../exit-codes.js';
 import {
   declareOptions,
   type GivenOptions,
@@ -10,14 +10,16 @@ import {
 } from '../option-table.js';
 import { parseDurationMs, parsePath, parseWholeNumber } from '../option-values.js';
 import { Api, ApiError, type ApiOptions } from './api.js';
+import type { CommandSpec, Shown } from './command.js';
 import {
   listDevices,
   mintEnrollmentToken,
   revokeDevice,
   rotateDevice,
-  type Shown,
   showDevice,
 } from './devices.js';
+import { GATEWAY_COMMANDS } from './gateway-commands.js';
+import { KILL_LIST_COMMANDS } from './kill-list-commands.js';
 import { showStatus } from './status.js';
 
 /** Where `halo-server serve --dev` listens and keeps its token. */
@@ -46,8 +48,9 @@ const LIST_LIMIT_DEFAULT = '100';
 /** Runs one command line; returns the exit code. Never throws. */
 export async function runHalo(args: readonly string[], console: Console): Promise<number> {
   try {
-    await buildProgram(console).parseAsync([...args], { from: 'user' });
-    return EXIT_DONE;
+    const end = { exitCode: EXIT_DONE };
+    await buildProgram(console, end).parseAsync([...args], { from: 'user' });
+    return end.exitCode;
   } catch (error) {
     return exitCodeFor(error, console);
   }
@@ -68,22 +71,6 @@ function facts({ problem }: ApiError): string {
   ].filter((fact) => fact !== undefined);
   const hint = problem.retryable === true ? '; trying again can help' : '';
   return known.length === 0 ? '' : ` (${printable(known.join(', '))})${hint}`;
-}
-
-/** One use of a command, with its words and its own options. */
-interface Call {
-  readonly words: readonly string[];
-  readonly given: GivenOptions<string>;
-}
-
-/** A command as data: what to write, what it says of itself, and what it does. */
-interface CommandSpec {
-  readonly usage: string;
-  readonly description: string;
-  readonly options?: ReadonlyArray<OptionSpec<string>>;
-  readonly isDefault?: boolean;
-  /** Checks the words and options first; what it returns then asks the server. */
-  readonly prepare: (call: Call) => (api: Api) => Promise<Shown>;
 }
 
 const STATUS: CommandSpec = {
@@ -154,21 +141,32 @@ const DEVICES: readonly CommandSpec[] = [
   },
 ];
 
-function buildProgram(console: Console): Command {
+/** How the command that ran ended, unless it threw. */
+interface End {
+  exitCode: number;
+}
+
+function buildProgram(console: Console, end: End): Command {
   const program = applyConsole(new Command('halo'), console)
     .description('Asks and steers a running Halos server.')
     .addHelpText('after', EPILOGUE);
-  addCommand(program, STATUS, console);
+  addCommand(program, STATUS, console, end);
   const devices = program
     .command('devices')
     .description('list, show, revoke and rotate devices')
     .copyInheritedSettings(program);
-  for (const spec of DEVICES) addCommand(devices, spec, console);
-  addCommand(program, ENROLL_TOKEN, console);
+  for (const spec of DEVICES) addCommand(devices, spec, console, end);
+  addCommand(program, ENROLL_TOKEN, console, end);
+  for (const spec of KILL_LIST_COMMANDS) addCommand(program, spec, console, end);
+  const gateway = program
+    .command('gateway')
+    .description('list, create, rotate, remove and watch gateways')
+    .copyInheritedSettings(program);
+  for (const spec of GATEWAY_COMMANDS) addCommand(gateway, spec, console, end);
   return program;
 }
 
-function addCommand(parent: Command, spec: CommandSpec, console: Console): void {
+function addCommand(parent: Command, spec: CommandSpec, console: Console, end: End): void {
   const command = parent
     .command(spec.usage, { isDefault: spec.isDefault ?? false })
     .description(spec.description)
@@ -180,8 +178,12 @@ function addCommand(parent: Command, spec: CommandSpec, console: Console): void 
     const given = gatherOptions(command, spec.options ?? [], {});
     const ask = spec.prepare({ words: command.args, given });
     const api = await Api.open(readApiOptions(common));
-    const { value, text } = await ask(api);
-    console.out(common.on('json') ? `${JSON.stringify(value)}\n` : text);
+    const isJson = common.on('json');
+    const show = ({ value, text }: Shown): void =>
+      console.out(isJson ? `${JSON.stringify(value)}\n` : text);
+    const shown = await ask(api, { isJson, show, err: (text) => console.err(text) });
+    if (shown) show(shown);
+    if (shown?.hasFailed === true) end.exitCode = EXIT_FAILED;
   });
 }
 

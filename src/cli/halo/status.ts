@@ -2,7 +2,7 @@
 
 import { type Column, factsText, tableText } from '../console.js';
 import { type Api, isRecord } from './api.js';
-import type { Shown } from './devices.js';
+import type { Shown } from './command.js';
 
 /** What the server says of itself, whatever fields it has: a newer one may say more. */
 export async function showStatus(api: Api): Promise<Shown> {
