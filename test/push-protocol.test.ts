@@ -1,6 +1,8 @@
 /** The words of `halo.kill-list.v1`, spoken over real sockets with a front server of its own. */
+import { Registry } from 'prom-client';
 import t from 'tap';
 import { digestOf } from '../src/actors/secrets.js';
+import { renderMetrics } from '../src/http/metrics-exposition.js';
 import { failure } from '../src/runtime/failure.js';
 import { freshSecret, until } from './fixtures/http-front.js';
 import { GATEWAY_TOKEN, PushFront } from './fixtures/push-front.js';
@@ -273,3 +275,26 @@ t.test(
     t.same(client.list.faults, [], 'late news take nothing back');
   },
 );
+
+t.test('what was pushed is told as metrics', async (t) => {
+  const push = await start(t);
+  push.kill('a');
+  const client = await push.open();
+  await until(() => client.frames.length > 0);
+  await push.open({ since: push.position });
+  client.send('?');
+  await until(() => client.closed !== undefined);
+  const snapshot = { fronts: [push.front.server.snapshot()], actors: [], others: [] };
+  const text = await renderMetrics(snapshot, new Registry());
+  for (const line of [
+    'halo_push_streams 1',
+    'halo_push_gateways 1',
+    'halo_push_gateways_behind 0',
+    'halo_kill_list_version 1',
+    'halo_push_streams_opened_total{resumed="true"} 1',
+    'halo_push_streams_opened_total{resumed="false"} 1',
+    'halo_push_closed_total{code="1008"} 1',
+  ]) {
+    t.match(text, line);
+  }
+});

@@ -13,6 +13,7 @@ import {
   type Labels,
   type MetricFamily,
 } from './metrics-families.js';
+import { pushFamilies } from './push/push-families.js';
 
 /** Everything that is rendered at one scrape. */
 export interface MetricsSnapshot {
@@ -96,6 +97,7 @@ export async function renderMetrics(
 ): Promise<string> {
   const families = [
     ...frontFamilies(snapshot.fronts),
+    ...pushFamilies(snapshot.fronts),
     ...actorFamilies(snapshot.actors),
     ...snapshot.others,
   ];
