@@ -71,24 +71,29 @@ export interface Refusal {
   readonly credential?: string;
   readonly status: number;
   readonly code: string;
-  /** A variety that one replica stands for: a failure that the others need not be asked about. */
-  readonly once?: boolean;
+  /** Counts as a failed attempt, of which an address has only ten on all replicas together. */
+  readonly isGuess: boolean;
 }
 
 /** Credentials that must not get in, made from one that does and one of a revoked device. */
 export function refusals(valid: LoadDevice, revoked: LoadDevice): Refusal[] {
-  const unknown = { status: 401, code: 'device_unknown' };
+  const unknown = { status: 401, code: 'device_unknown', isGuess: true };
   return [
-    { what: 'no credential', status: 401, code: 'credential_missing' },
+    { what: 'no credential', status: 401, code: 'credential_missing', isGuess: false },
     { what: 'unknown', credential: mintSecret('device', systemRandom), ...unknown },
-    { what: 'cut short', credential: valid.credential.slice(0, -1), ...unknown, once: true },
+    { what: 'cut short', credential: valid.credential.slice(0, -1), ...unknown },
     {
       what: 'another kind',
       credential: mintSecret('gateway', systemRandom),
       ...unknown,
-      once: true,
     },
-    { what: 'revoked', credential: revoked.credential, status: 403, code: 'device_revoked' },
+    {
+      what: 'revoked',
+      credential: revoked.credential,
+      status: 403,
+      code: 'device_revoked',
+      isGuess: false,
+    },
   ];
 }
 
@@ -135,7 +140,7 @@ async function authenticate(url: string, credential: string | undefined): Promis
   return { status: response.status, headers: response.headers, text: await response.text() };
 }
 
-async function postJson<Body>(url: string, body: unknown, token?: string): Promise<Body> {
+export async function postJson<Body>(url: string, body: unknown, token?: string): Promise<Body> {
   const response = await fetch(url, {
     method: 'POST',
     headers: {

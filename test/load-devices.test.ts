@@ -56,6 +56,7 @@ t.test('a refusal is right only in status and code', async (t) => {
     credential: 'x',
     status: 401,
     code: 'device_unknown',
+    isGuess: true,
   };
   const answer = { ...right, status: 401, body: { code: 'device_unknown' } };
   await checkRefusals(await serve(t, answer), [refusal]);
