@@ -1,4 +1,4 @@
-/** The frames of `halo.kill-list.v1` as a client reads them. Pure; what is no frame is undefined. */
+/** The frames of `halo.kill-list.v1` as a client reads them. Pure; what is none is undefined. */
 
 /** What is killed: `device`, `user`, `agent`, `model`, … and its id. */
 export interface KillTarget {

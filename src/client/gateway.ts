@@ -43,8 +43,8 @@ export interface KillList {
 }
 
 /**
- * Follows the kill list until `close`, keeping the process alive. Throws a `TypeError` for an address
- * that is none.
+ * Follows the kill list until `close`, keeping the process alive. Throws a `TypeError` for an
+ * address that is none.
  */
 export function followKillList(options: KillListOptions): KillList {
   const urls = typeof options.url === 'string' ? [options.url] : options.url;

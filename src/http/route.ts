@@ -11,8 +11,8 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
  * Who may call: nobody in particular, an administrator, whoever may look (today administrators), a
- * device or an administrator, a gateway or whoever may look, or whoever has an enrolment token in the
- * body.
+ * device or an administrator, a gateway or whoever may look, or whoever has an enrolment token in
+ * the body.
  */
 export type Access =
   | 'none'

@@ -184,8 +184,8 @@ export function time(description: string): Struct<string, Leaf> {
   );
 }
 
-const INSTANT =
-  /^(\d{4})-(\d\d)-(\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/;
+const DATE = /^(\d{4})-(\d\d)-(\d\d)$/;
+const TIME_OF_DAY = /^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/i;
 
 /** A time as callers may write it: RFC 3339 with any offset. */
 export function instant(description: string): Struct<string, Leaf> {
@@ -199,9 +199,11 @@ export function instant(description: string): Struct<string, Leaf> {
 
 /** Dates that no calendar has are refused: `Date.parse` takes 30 February for 2 March. */
 function isInstant(text: string): boolean {
-  const [, year = '', month = '', day = ''] = INSTANT.exec(text) ?? [];
-  const date = new Date(`${year}-${month}-${day}T00:00:00Z`);
-  return !Number.isNaN(date.getTime()) && date.getUTCDate() === Number(day);
+  const [date = '', timeOfDay = '', ...rest] = text.split(/t/i);
+  const day = DATE.exec(date)?.[3];
+  if (day === undefined || rest.length > 0 || !TIME_OF_DAY.test(timeOfDay)) return false;
+  const midnight = new Date(`${date}T00:00:00Z`);
+  return !Number.isNaN(midnight.getTime()) && midnight.getUTCDate() === Number(day);
 }
 
 /** A checked `instant` in ms since the Unix epoch. */

@@ -1,4 +1,4 @@
-/** Timers of `Clock` do not keep the process alive; whoever must not end while it waits uses this. */
+/** Timers of `Clock` do not keep the process alive; whoever waits and must not end uses this. */
 import { MessageChannel } from 'node:worker_threads';
 
 /** Keeps the process alive until the returned function is called, which is idempotent. */

@@ -1,6 +1,6 @@
 /**
- * What is killed: the stream's records and the pure transitions they cause. Every record carries the
- * version that it makes, decided under the stream's lock, so that all replicas count alike.
+ * What is killed: the stream's records and the pure transitions they cause. Every record carries
+ * the version that it makes, decided under the stream's lock, so that all replicas count alike.
  */
 import { decodeEnvelope, encodeEnvelope, type Format } from '../../storage/envelope.js';
 import type { Append, StoredRecord } from '../../storage/store.js';

@@ -16,8 +16,8 @@ const WAIT_BOUNDS = { minMs: 100, maxMs: 3_600_000 };
 const WAIT_DEFAULT = '30s';
 const WAIT_PERIOD_MS = 250;
 /**
- * A stream that was opened just before the kill is known on every replica after this: a second until
- * its front thread reports it, another until its replica writes that, and some.
+ * A stream that was opened just before the kill is known on every replica after this: a second
+ * until its front thread reports it, another until its replica writes that, and some.
  */
 const SETTLE_MS = 2_500;
 

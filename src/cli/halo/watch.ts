@@ -6,8 +6,8 @@ import { type Api, ApiError } from './api.js';
 import type { Output } from './command.js';
 
 /**
- * Prints what arrives until the time is over, or until the process is told to stop. Rejects on a gap
- * (something between what is held and what arrives was missed) and when the token is refused.
+ * Prints what arrives until the time is over, or until the process is told to stop. Rejects on a
+ * gap (something between what is held and what arrives was missed) and when the token is refused.
  */
 export function watchKillList(
   { url, token }: Pick<Api, 'url' | 'token'>,

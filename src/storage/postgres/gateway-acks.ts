@@ -32,6 +32,7 @@ const LIST: Statement = {
     ORDER BY replica_start, gateway`,
 };
 
+/** One statement, in which the gateways that are gone go too; see `Store.recordGatewayAcks`. */
 export async function recordGatewayAcks(
   connections: Connections,
   replicaStart: string,
@@ -46,6 +47,7 @@ export async function recordGatewayAcks(
   await connections.write(RECORD, [replicaStart, ...columns, ttlMs]);
 }
 
+/** The live rows of all replicas, judged on the database's clock. */
 export async function listGatewayAcks(connections: Connections): Promise<GatewayAckRow[]> {
   const rows = await connections.read(LIST, []);
   return rows.map((row) => ({
