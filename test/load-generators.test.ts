@@ -90,8 +90,8 @@ function checkGenerator(name: string, make: (t: Test) => Generator): void {
     const generator = make(t);
     const result = await generator.run(job(left.url, right.url));
     t.match(result, { errors: 0, wrong: 0, firstWrong: '' });
-    t.ok(result.answered > 1000, `${result.answered} answers`);
-    t.ok(Math.abs(result.elapsedMs - 1000) < 400, `took ${result.elapsedMs} ms`);
+    t.ok(result.answered > 200, `${result.answered} answers`);
+    t.ok(result.elapsedMs > 800 && result.elapsedMs < 5000, `took ${result.elapsedMs} ms`);
     t.ok(result.generatorCpuMs > 0);
     const sent = left.seen.requests + right.seen.requests;
     t.ok(sent >= result.answered && sent <= result.answered + CONNECTIONS, 'no more, no fewer');
@@ -155,7 +155,7 @@ t.test('autocannon keeps a rate over all connections', async (t) => {
   const generator = new AutocannonGenerator();
   t.teardown(() => generator.stop());
   const result = await generator.run({ ...job(url), durationMs: 2000, ratePerSecond: 400 });
-  t.ok(result.answered >= 700 && result.answered <= 1300, `${result.answered} answers in 2 s`);
+  t.ok(result.answered >= 500 && result.answered <= 1700, `${result.answered} answers in 2 s`);
 });
 
 t.test('a slow answer at a rate counts for the requests that waited behind it', async (t) => {

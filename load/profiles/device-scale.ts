@@ -97,7 +97,8 @@ async function startScaled(
 
 /**
  * Starting a server takes the same with few devices and with many but for the replay, so the
- * difference is what the replay took; `startedPerSecond` counts the whole start instead.
+ * difference is what the replay took. `startedPerSecond` counts the whole start instead, and stands
+ * for both where there are too few devices for a difference to show.
  */
 function scaleFacts(
   few: Scaled,
@@ -107,12 +108,13 @@ function scaleFacts(
   const [fewMeasured, manyMeasured] = measured;
   if (fewMeasured === undefined || manyMeasured === undefined) throw new Error('Not measured.');
   const more = many.devices - few.devices;
+  const replayMs = many.startMs > few.startMs ? many.startMs - few.startMs : many.startMs;
   return {
     cpuRatio: cpuRatio(manyMeasured, fewMeasured),
     fewStartMs: few.startMs,
     manyStartMs: many.startMs,
     manySeedMs: many.seedMs,
-    replayedPerSecond: (more * 1000) / (many.startMs - few.startMs),
+    replayedPerSecond: (more * 1000) / replayMs,
     replayCpuUsPerRecord: ((many.startCpuMs - few.startCpuMs) * 1000) / more,
     startedPerSecond: (many.devices * 1000) / many.startMs,
     bytesPerDevice: (manyMeasured.rssBytes - fewMeasured.rssBytes) / more,
