@@ -38,10 +38,10 @@ t.test('without since comes a snapshot, then each change as a delta', async (t) 
     more: false,
   });
   push.kill('b');
-  await until(() => client.frames.length === 2);
+  await until(() => client.list.version === 2);
   push.lift('a');
-  await until(() => client.frames.length === 3);
-  t.match(client.frames.slice(1), [
+  await until(() => client.list.version === 3);
+  t.match(client.ofType('delta'), [
     { type: 'delta', from: 1, version: 2, set: [{ id: 'b' }], lift: [] },
     { type: 'delta', from: 2, version: 3, set: [], lift: [{ kind: 'agent', id: 'a' }] },
   ]);

@@ -77,6 +77,12 @@ export class KillStreams {
     return this.all.size;
   }
 
+  /** The socket of any stream. */
+  anySocket(): WebSocket<StreamSocketData> | undefined {
+    const [stream] = this.all;
+    return stream?.socket;
+  }
+
   /** The socket is there: says where the stream begins, and lets it be served. */
   open(socket: WebSocket<StreamSocketData>): void {
     const { stream } = socket.getUserData();

@@ -83,6 +83,7 @@ export class PushServer {
       maxBackpressure: LIBRARY_BUFFER_BYTES_MAX,
       closeOnBackpressureLimit: 1,
       upgrade: (res, req, context) => upgrade.serve(res, req, context),
+      subscription: () => upgrade.subscribed(),
       open: (socket) => streams.open(socket),
       message: (socket, frame, isBinary) =>
         streams.received(socket.getUserData().stream, frame, isBinary),

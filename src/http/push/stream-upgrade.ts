@@ -16,8 +16,9 @@ import { HttpProblem } from '../problem-details.js';
 import { decodedQuery } from '../url.js';
 import { asksForSubprotocol, parseSince, SUBPROTOCOL } from './frames.js';
 import type { KillListFeed } from './kill-list-feed.js';
-import { KillStream, type StreamSocketData } from './kill-stream.js';
+import { KillStream } from './kill-stream.js';
 import type { KillStreams } from './kill-streams.js';
+import { type Handshake, UpgradeBatch } from './upgrade-batch.js';
 
 /** The path, as it stands in logs and metrics. */
 export const STREAM_PATH = '/api/v1/kill-list/stream';
@@ -41,16 +42,18 @@ export interface UpgradeServices {
   readonly refusing: () => boolean;
 }
 
-/** What has to be kept of the request for the upgrade itself. */
-interface Handshake {
-  readonly key: string;
-  readonly extensions: string;
-  readonly context: us_socket_context_t;
-}
-
 /** Handles the upgrade requests of one front server. */
 export class StreamUpgrade {
-  constructor(private readonly services: UpgradeServices) {}
+  private readonly upgrades: UpgradeBatch;
+
+  constructor(private readonly services: UpgradeServices) {
+    this.upgrades = new UpgradeBatch(() => services.streams.anySocket());
+  }
+
+  /** The library's `subscription` handler. */
+  subscribed(): void {
+    this.upgrades.subscribed();
+  }
 
   /** The library's `upgrade` handler. Never throws. */
   serve(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
@@ -85,7 +88,9 @@ export class StreamUpgrade {
         answered: (answer, freshSinceMs) => {
           const gateway = this.admitted(exchange, answer, freshSinceMs, digest);
           if (gateway === undefined) return;
-          this.upgrade(exchange, res, handshake, new KillStream(gateway, digest, since));
+          const stream = new KillStream(gateway, digest, since);
+          exchange.switched();
+          this.upgrades.add(res, handshake, { stream });
         },
       });
     } catch (error) {
@@ -94,10 +99,8 @@ export class StreamUpgrade {
   }
 
   private checkOpen(): void {
-    const { feed, streams, refusing } = this.services;
-    if (refusing() || feed.mirror.position === undefined) {
-      throw new CodedError('store_unavailable', 'The kill list is not complete, or too old.');
-    }
+    const { streams, refusing } = this.services;
+    if (refusing()) throw new CodedError('store_unavailable', 'The kill list is too old.');
     if (streams.size >= STREAMS_MAX) throw new CodedError('overloaded', 'Too many streams.');
   }
 
@@ -108,7 +111,7 @@ export class StreamUpgrade {
     freshSinceMs: number,
     digest: string,
   ): string | undefined {
-    const { host, streams } = this.services;
+    const { host, feed, streams } = this.services;
     if (exchange.isOver) return undefined;
     try {
       if (isFailure(answer)) {
@@ -123,6 +126,9 @@ export class StreamUpgrade {
         throw new CodedError('stale', 'The answer would be too old.');
       }
       this.checkOpen();
+      if (feed.mirror.position === undefined) {
+        throw new CodedError('store_unavailable', 'The kill list is not complete.');
+      }
       if (streams.gateways.withCredential(digest).size >= STREAMS_PER_TOKEN_MAX) {
         throw new HttpProblem('too_many_streams');
       }
@@ -130,22 +136,6 @@ export class StreamUpgrade {
     } catch (error) {
       this.refuse(exchange, error);
       return undefined;
-    }
-  }
-
-  private upgrade(
-    exchange: Exchange,
-    res: HttpResponse,
-    { key, extensions, context }: Handshake,
-    stream: KillStream,
-  ): void {
-    exchange.switched();
-    try {
-      res.cork(() =>
-        res.upgrade<StreamSocketData>({ stream }, key, SUBPROTOCOL, extensions, context),
-      );
-    } catch (error) {
-      this.services.host.log.error({ error: describe(error) }, 'an upgrade failed');
     }
   }
 

@@ -1,0 +1,57 @@
+/**
+ * Upgrades responses that were waited for, all of a turn together, without a cork of their own.
+ *
+ * The library wants an upgrade corked, and says so on stderr for each that is not. But this build's
+ * cork, once its handler has upgraded the socket, goes on with it as with an HTTP response unless
+ * the upgrade moved it to another address; what it then takes for "close after the answer" is
+ * whatever the WebSocket keeps in that place: under load one stream in ten was closed at once.
+ * Within any callback of the library its check is satisfied, so the upgrades run in one that
+ * concerns another socket: what it calls when a stream subscribes. Only a stream that is the first
+ * one of its thread finds no other, and costs the line on stderr.
+ */
+import type { HttpResponse, us_socket_context_t, WebSocket } from 'uWebSockets.js';
+import { SUBPROTOCOL } from './frames.js';
+import type { StreamSocketData } from './kill-stream.js';
+
+/** What the library needs of the request, copied while it could be read. */
+export interface Handshake {
+  readonly key: string;
+  readonly extensions: string;
+  readonly context: us_socket_context_t;
+}
+
+/** Nothing is ever published to it. */
+const TOPIC = 'upgrade';
+
+/** One for each front server. */
+export class UpgradeBatch {
+  private waiting: (() => void)[] = [];
+
+  /** `helper` is any stream that is open; undefined when none is. */
+  constructor(private readonly helper: () => WebSocket<StreamSocketData> | undefined) {}
+
+  /**
+   * Upgrades the response before any other callback of the library, or of a port, can run. Then
+   * `open` is called. Nothing may be written to the response any more.
+   */
+  add(res: HttpResponse, { key, extensions, context }: Handshake, data: StreamSocketData): void {
+    if (this.waiting.length === 0) queueMicrotask(() => this.flush());
+    this.waiting.push(() => {
+      res.upgrade<StreamSocketData>(data, key, SUBPROTOCOL, extensions, context);
+    });
+  }
+
+  /** The library's `subscription` handler, which it calls within `subscribe`. */
+  subscribed(): void {
+    const upgrades = this.waiting;
+    this.waiting = [];
+    for (const upgrade of upgrades) upgrade();
+  }
+
+  private flush(): void {
+    const helper = this.helper();
+    helper?.subscribe(TOPIC);
+    helper?.unsubscribe(TOPIC);
+    this.subscribed();
+  }
+}
