@@ -1,5 +1,11 @@
 /** Gateways' tokens: who is let in, since when, and what front threads are told of it. */
 import t from 'tap';
+import {
+  applyGatewaysRecord,
+  type Gateway,
+  GatewaysState,
+  toGatewayAppend,
+} from '../src/actors/gateways/state.js';
 import type { Idempotency } from '../src/actors/idempotency.js';
 import { digestOf } from '../src/actors/secrets.js';
 import { codeOf } from './fixtures/device-replica.js';
@@ -145,6 +151,34 @@ t.test('a call that is sent again makes nothing twice, and its token is a new on
   const remove = () => b.gateways.remove({ id, by: 'root', ...key('DELETE k') });
   t.same(await remove(), await remove());
   t.equal(await codeOf(rotate(a, 'POST /rotate k2')), 'replay_superseded');
+});
+
+t.test('no record of a gateway undoes its removal, in whatever order they come', async (t) => {
+  const gateway: Gateway = {
+    id: 'gw_1',
+    name: 'edge',
+    createdAtMs: 1,
+    rotatedAtMs: undefined,
+    digest: 'd',
+    previousDigest: 'before',
+    previousUntilMs: 9,
+  };
+  const removal = { id: 'gw_1', atMs: 2, by: 'root' };
+  for (const format of [1, 2] as const) {
+    const records = [
+      toGatewayAppend({ type: 'gateway', gateway }, format),
+      toGatewayAppend({ type: 'removal', removal }, format),
+    ].map((append, index) => ({ ...append, id: index + 1, batch: 'b' }));
+    for (const order of [records, records.toReversed()]) {
+      const state = new GatewaysState();
+      for (const record of order) applyGatewaysRecord(state, record);
+      t.equal(state.byDigest.size + state.byId.size, 0);
+      t.same(state.removals.get('gw_1'), removal);
+    }
+    const state = new GatewaysState();
+    applyGatewaysRecord(state, records[0] as (typeof records)[0]);
+    t.same(state.byId.get('gw_1'), gateway, `read as it was written in format ${format}`);
+  }
 });
 
 t.test('a rotation and a removal that race end removed, whoever is first', async (t) => {
