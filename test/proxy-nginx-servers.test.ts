@@ -123,6 +123,22 @@ if (!hasNginx()) {
     }
   });
 
+  t.test('whoever guesses is told to slow down, and nobody else behind nginx is', async (t) => {
+    const { halo, nginx } = await startSite(t);
+    const { credential } = await halo.servers[0]!.enrol();
+    const guess = (from: string) => visit(nginx, '/', { bearer: 'a-guess', from });
+    for (let index = 0; index < 10; index += 1) {
+      t.equal((await guess('127.0.0.8')).status, 401, 'ten for both replicas together');
+    }
+    const refused = await guess('127.0.0.8');
+    t.match(refused, { status: 429, json: { status: 429, retryable: true } });
+    const seconds = Number(refused.headers['retry-after']);
+    t.ok(seconds >= 1 && seconds <= 60, `come back after ${seconds} s`);
+    t.equal((await guess('127.0.0.9')).status, 401);
+    const known = await visit(nginx, '/', { bearer: credential, from: '127.0.0.8' });
+    t.equal(known.status, 200, 'a valid credential passes from anywhere');
+  });
+
   t.test(
     'while the store is away clients are told to come back, and then are let in',
     async (t) => {
