@@ -78,7 +78,7 @@ const listGateways = defineRoute({
     },
   ],
   problems: askingProblems('read'),
-  caching: 'no-store',
+  caching: 'entity-tag',
   handle: async (call, { gateways }) => {
     const list = await gateways.list({ behind: call.query.behind === 'true' });
     const { items, epoch, version } = list;
