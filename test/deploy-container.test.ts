@@ -61,9 +61,15 @@ function newDataFolder(): string {
   return folder;
 }
 
+/**
+ * Node without what the test runner hands to every child: a module in this checkout, which nobody
+ * cannot read where the checkout is below a folder of its owner's own.
+ */
+const PLAIN_NODE = ['-u', 'NODE_OPTIONS', process.execPath];
+
 function isHealthy(port: number): boolean {
   const script = join(installed, 'is-healthy.mjs');
-  const run = spawnSync(process.execPath, [script], { ...nobody, env: environment(port) });
+  const run = spawnSync('env', [...PLAIN_NODE, script], { ...nobody, env: environment(port) });
   return run.status === 0;
 }
 
@@ -128,7 +134,7 @@ t.test('a server runs from the folder with nothing to write to but its data', as
   const data = newDataFolder();
   const before = listFiles(installed).map((file) => [file, statSync(file).mtimeMs]);
   t.notOk(isHealthy(port), 'nobody answers yet');
-  const child = spawn(process.execPath, served(data), {
+  const child = spawn('env', [...PLAIN_NODE, ...served(data)], {
     ...nobody,
     cwd: '/',
     env: { ...environment(port), HOME: '/nonexistent', TMPDIR: '/nonexistent' },
@@ -167,7 +173,7 @@ t.test(
     mkdirSync(join(data, 'store'), { mode: 0o700 });
     const child = spawn(
       'unshare',
-      ['--pid', '--fork', process.execPath, ...served(join(data, 'store'))],
+      ['--pid', '--fork', 'env', ...PLAIN_NODE, ...served(join(data, 'store'))],
       {
         cwd: '/',
         env: environment(port),
