@@ -56,7 +56,7 @@ export function machineCpuMs(): number {
   return parseMachineCpuMs(readFileSync('/proc/stat', 'latin1'));
 }
 
-/** Parses the first line of `/proc/stat` (proc(5)): all of it but idle, iowait, steal and guests. */
+/** Parses the first line of `/proc/stat` (proc(5)): all but idle, iowait, steal and guests. */
 export function parseMachineCpuMs(text: string): number {
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = text
     .slice(0, text.indexOf('\n'))

@@ -1,4 +1,6 @@
-/** How changes by other replicas get here: by a hint on a listener that proves itself, or a poll. */
+/**
+ * How changes by other replicas get here: by a hint on a listener that proves itself, or a poll.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';

@@ -1,4 +1,6 @@
-/** How old knowledge may be when it lets somebody in; one rule for the server and the simulation. */
+/**
+ * How old knowledge may be when it lets somebody in; one rule for the server and the simulation.
+ */
 
 /**
  * An allow older than this, counted from the beginning of the catch-up behind it, is not given: a
