@@ -163,7 +163,7 @@ function parsed(text: string): unknown {
 }
 
 /** Maps with at most `CALLS_MAX` calls under way; the first error ends it. */
-async function mapConcurrently<Item, Result>(
+export async function mapConcurrently<Item, Result>(
   items: readonly Item[],
   map: (item: Item) => Promise<Result>,
 ): Promise<Result[]> {

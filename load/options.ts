@@ -2,7 +2,7 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { GENERATOR_NAMES, type GeneratorName } from './generator.js';
 
-export const PROFILES = ['device-auth', 'device-scale'] as const;
+export const PROFILES = ['device-auth', 'device-scale', 'kill-fanout'] as const;
 export type Profile = (typeof PROFILES)[number];
 
 export interface LoadOptions {

@@ -131,6 +131,7 @@ const COLUMNS: readonly (readonly [title: string, cell: (row: Measured) => strin
 ];
 
 function table(rows: readonly Measured[]): string[] {
+  if (rows.length === 0) return [];
   const others = Math.max(...rows.map(({ otherCores }) => otherCores));
   const cells = [
     COLUMNS.map(([title]) => title),

@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { type LoadOptions, parseLoadOptions } from './options.js';
 import { runDeviceAuth } from './profiles/device-auth.js';
 import { runDeviceScale } from './profiles/device-scale.js';
+import { runKillFanout } from './profiles/kill-fanout.js';
 import { type LoadReport, reportText } from './report.js';
 import { withRunContext } from './run-context.js';
 
@@ -31,6 +32,8 @@ function run(options: LoadOptions): Promise<LoadReport> {
         return runDeviceAuth(options, context);
       case 'device-scale':
         return runDeviceScale(options, context);
+      case 'kill-fanout':
+        return runKillFanout(options, context);
     }
   });
 }

@@ -70,7 +70,7 @@ t.test('whatever is told, lost or repeated, every gateway ends with the list', a
   t.comment(`seed ${SEED}`);
   const steps = fc.array(
     fc.record({
-      how: fc.constantFrom('news', 'news', 'news', 'lost', 'again', 'list', 'old list'),
+      how: fc.constantFrom('news', 'news', 'news', 'lost', 'again', 'old', 'list', 'old list'),
       count: fc.integer({ min: 1, max: 4 }),
     }),
     { maxLength: 30 },
@@ -88,6 +88,7 @@ t.test('whatever is told, lost or repeated, every gateway ends with the list', a
         const to = Math.min(last, at + count);
         const versionBefore = mirror.version;
         if (how === 'again') mirror.hear(history.news(before, at));
+        else if (how === 'old') mirror.hear(history.news(0, Math.min(count, before)));
         else if (how === 'list') {
           at = to;
           mirror.replace(history.views[at]!);
