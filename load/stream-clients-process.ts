@@ -39,11 +39,15 @@ function nowMs(): number {
   return seconds * 1000 + nanoseconds / 1e6;
 }
 
+/** An empty ping, and the masked pong that says that somebody is there. */
+const PING = '\x89\x00';
+const PONG = Buffer.from([0x8a, 0x80, 0, 0, 0, 0]);
 const DELTA = /"type":"delta"(?:,"from":\d+)?,"version":(\d+)/g;
 
 /** Small frames only: a version is found in the text, without parsing it. */
-function received(chunk: Buffer): void {
-  for (const [, digits] of chunk.toString('latin1').matchAll(DELTA)) {
+function received(socket: Socket, text: string): void {
+  if (text.includes(PING)) socket.write(PONG);
+  for (const [, digits] of text.matchAll(DELTA)) {
     const version = Number(digits);
     const known = arrived.get(version) ?? { count: 0, lastMs: 0 };
     known.count += 1;
@@ -87,8 +91,8 @@ function openOne(url: URL, path: string, token: string): Promise<void> {
       socket.off('close', failed);
       sockets.add(socket);
       socket.on('close', () => sockets.delete(socket));
-      socket.on('data', received);
-      received(Buffer.from(head.slice(end + 4), 'latin1'));
+      socket.on('data', (later) => received(socket, later.toString('latin1')));
+      received(socket, head.slice(end + 4));
       resolve();
     };
     socket.on('data', first);

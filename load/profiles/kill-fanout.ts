@@ -86,7 +86,8 @@ export async function runKillFanout(
     bareP50Ms: percentile(bareMs, 50),
     bareP99Ms: percentile(bareMs, 99),
     idleCores: (after.cpuMs - before.cpuMs) / IDLE_MS,
-    bytesPerStream: (after.rssBytes - emptyBytes) / NEAR_STREAMS,
+    rssWithoutStreamsMb: emptyBytes / 1e6,
+    rssWithStreamsMb: after.rssBytes / 1e6,
   };
   const verdicts = [
     verdict('last frame, same replica, p99', facts.nearP99Ms, ['below', 250, ' ms']),
