@@ -292,8 +292,8 @@ if (!hasNginx()) {
       t.same(halos[0]?.last('authorization'), ['Bearer too-long']);
       await visit(nginx, '/', { bearer: 'x'.repeat(1_000) });
       t.same(halos[0]?.last('authorization'), [`Bearer ${'x'.repeat(1_000)}`]);
-    await visit(nginx, '/');
-    t.same(halos[0]?.last('authorization'), [], 'none is none');
+      await visit(nginx, '/');
+      t.same(halos[0]?.last('authorization'), [], 'none is none');
     },
   );
 
