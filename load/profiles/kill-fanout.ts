@@ -3,7 +3,6 @@
  * on another, and bare uWebSockets.js publishing to as many in the same run. Afterwards all streams
  * are idle for a while, for what that costs.
  */
-import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { LoadDatabases } from '../databases.js';
@@ -45,46 +44,35 @@ export async function runKillFanout(
   for (const server of servers) context.onEnd(() => server.stop());
   const [near, far] = servers;
   if (near === undefined || far === undefined) throw new Error('Two replicas are needed.');
-  const bare = await ServerProcess.start({
-    name: 'bare-publish',
-    script: BARE,
-    args: [],
-    directory: join(context.directory),
-    readyWithinMs: READY_WITHIN_MS,
-  });
-  context.onEnd(() => bare.stop());
+  const bare = await startBare(context);
   const emptyBytes = near.usage().rssBytes;
   const nearClients = await openStreams(context, near.url, adminToken, NEAR_STREAMS);
   const farClients = await openStreams(context, far.url, adminToken, FAR_STREAMS);
   const bareClients = await openStreams(context, bare.url, undefined, NEAR_STREAMS);
-  const nearMs: number[] = [];
-  const farMs: number[] = [];
-  const bareMs: number[] = [];
   context.progress(`${KILLS} kills`);
-  for (let round = 0; round < KILLS; round += 1) {
+  const killed = async (round: number): Promise<Took> => {
     const { version, answeredMs } = await timedKill(near.url, adminToken, `load-${round}`);
     const [one, other] = await Promise.all([
       nearClients.ask({ type: 'version', version }),
       farClients.ask({ type: 'version', version }),
     ]);
-    nearMs.push(one.lastMs - answeredMs);
-    farMs.push(other.lastMs - answeredMs);
     await wait(PAUSE_MS);
     const published = await timedKill(bare.url, '', `load-${round}`);
     const last = await bareClients.ask({ type: 'version', version: published.version });
-    bareMs.push(last.lastMs - published.answeredMs);
     await wait(PAUSE_MS);
-  }
+    return {
+      nearMs: one.lastMs - answeredMs,
+      farMs: other.lastMs - answeredMs,
+      bareMs: last.lastMs - published.answeredMs,
+    };
+  };
+  const took: Took[] = [];
+  for (let round = 0; round < KILLS; round += 1) took.push(await killed(round));
   const before = near.usage();
   await wait(IDLE_MS);
   const after = near.usage();
   const facts = {
-    nearP50Ms: percentile(nearMs, 50),
-    nearP99Ms: percentile(nearMs, 99),
-    farP50Ms: percentile(farMs, 50),
-    farP99Ms: percentile(farMs, 99),
-    bareP50Ms: percentile(bareMs, 50),
-    bareP99Ms: percentile(bareMs, 99),
+    ...percentiles(took),
     idleCores: (after.cpuMs - before.cpuMs) / IDLE_MS,
     rssWithoutStreamsMb: emptyBytes / 1e6,
     rssWithStreamsMb: after.rssBytes / 1e6,
@@ -102,6 +90,41 @@ export async function runKillFanout(
     facts,
     verdicts,
     ok: isOk(verdicts, options.enforce),
+  };
+}
+
+async function startBare(context: RunContext): Promise<ServerProcess> {
+  const bare = await ServerProcess.start({
+    name: 'bare-publish',
+    script: BARE,
+    args: [],
+    directory: context.directory,
+    readyWithinMs: READY_WITHIN_MS,
+  });
+  context.onEnd(() => bare.stop());
+  return bare;
+}
+
+/** From the 200 of one kill to the last frame. */
+interface Took {
+  readonly nearMs: number;
+  readonly farMs: number;
+  readonly bareMs: number;
+}
+
+type Percentiles = Record<`${'near' | 'far' | 'bare'}${'P50' | 'P99'}Ms`, number>;
+
+function percentiles(took: readonly Took[]): Percentiles {
+  const near = took.map(({ nearMs }) => nearMs);
+  const far = took.map(({ farMs }) => farMs);
+  const bare = took.map(({ bareMs }) => bareMs);
+  return {
+    nearP50Ms: percentile(near, 50),
+    nearP99Ms: percentile(near, 99),
+    farP50Ms: percentile(far, 50),
+    farP99Ms: percentile(far, 99),
+    bareP50Ms: percentile(bare, 50),
+    bareP99Ms: percentile(bare, 99),
   };
 }
 
