@@ -99,6 +99,7 @@ t.test('devices written into the store directly are what a server serves', async
     const { measured, facts } = reportOf(json);
     t.ok(measured.every(({ answered, wrong }) => answered > 100 && wrong === 0));
     const { replayedPerSecond, startedPerSecond, cpuRatio } = facts;
-    t.ok(replayedPerSecond! > 0 && startedPerSecond! > 0 && cpuRatio! > 0);
+    // With so few devices the difference of two starts may come out either way.
+    t.ok(replayedPerSecond !== undefined && startedPerSecond! > 0 && cpuRatio! > 0);
   }
 });
