@@ -161,7 +161,7 @@ t.test('every option, file and example address that the page names is one', asyn
       t.ok(options.includes(name), name);
   }
   const inline = [...PAGE.matchAll(/`--([a-z-]+)[^`]*`/g)].map(([, name = '']) => name);
-  const elsewhere = ['read-only', 'finish', 'plan', 'check'];
+  const elsewhere = ['read-only', 'init', 'finish', 'plan', 'check'];
   for (const name of inline) t.ok([...options, ...elsewhere].includes(name), `--${name}`);
   for (const [, path = ''] of PAGE.matchAll(/`((?:deploy|docs|test|src)\/[\w./-]+)`/g)) {
     t.ok(existsSync(join(ROOT, path)), path);
