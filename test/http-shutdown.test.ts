@@ -107,6 +107,29 @@ t.test('while draining, a kept connection is answered once more and then closed'
   t.match(kept.text(), /HTTP\/1\.1 200 OK.*HTTP\/1\.1 200 OK/s);
 });
 
+t.test('what was sent before anybody could know is answered, and then closed', async (t) => {
+  const front = await startFront();
+  t.teardown(() => front.close());
+  const kept = [open(front.port), open(front.port), open(front.port)];
+  for (const { socket } of kept) socket.write(AUTHENTICATE);
+  await until(() => kept.every(({ text }) => text().includes('"user":"ann"')));
+  front.server.stopAccepting();
+  const drained = front.server.drain(5000).then(() => front.server.close());
+  // In the same turn: nothing of it can have been read when draining looks the first time.
+  for (const { socket } of kept.slice(0, 2)) socket.write(LIST);
+  await drained;
+  await until(() => kept.every((connection) => connection.isClosed()));
+  for (const { text } of kept.slice(0, 2)) {
+    t.match(text(), /HTTP\/1\.1 200 OK.*HTTP\/1\.1 200 OK/s);
+    t.match(text().toLowerCase(), 'connection: close');
+  }
+  t.notMatch(
+    kept[2]?.text().toLowerCase(),
+    'connection: close',
+    'who asked nothing waits for nobody',
+  );
+});
+
 t.test('draining ends at its deadline, whatever is still in flight', async (t) => {
   const front = await startFront({ respond: () => undefined });
   t.teardown(() => front.close());

@@ -158,3 +158,26 @@ t.test('Postgres without a signing key file is wrong usage', async (t) => {
   t.equal(run.status, 2);
   t.match(run.stderr, /signing-key-file/);
 });
+
+t.test('a server that is told to stop while it starts ends by itself, with 0', async (t) => {
+  const halo = await startHaloCluster(0);
+  t.teardown(() => halo.stop());
+  const empty = await halo.cluster.emptyDatabase();
+  // A migrator that waits for another's lock is a start that takes long.
+  const { default: pg } = await import('pg');
+  const other = new pg.Client({ connectionString: empty.ownerUrl });
+  await other.connect();
+  t.teardown(() => other.end());
+  await other.query('BEGIN; SELECT pg_advisory_xact_lock(7521983763894560626)');
+  const extra = ['--auto-migrate', '--shutdown-grace', '1s'];
+  const server = HaloServer.spawn(halo.installation, halo.storage(empty.ownerUrl), extra);
+  t.teardown(() => server.stop('SIGKILL'));
+  await eventually(async () => {
+    const waiting = await empty.sql(
+      "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+    );
+    return waiting.length > 0;
+  }, 20_000);
+  server.signal('SIGTERM');
+  t.equal(await server.ended(), 0);
+});

@@ -2,6 +2,7 @@
  * `halo-server serve`: the main thread of a server. Starts everything in order, answers for
  * readiness, and stops everything in order.
  */
+import { delay, systemClock } from '../runtime/clock.js';
 import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import { openLog } from '../runtime/pino-log.js';
@@ -9,22 +10,46 @@ import { EXIT_DONE, EXIT_FAILED, exitCodeOf } from './exit-codes.js';
 import type { ServeOptions } from './serve-options.js';
 import { Server } from './server.js';
 
+/** A thread that does not end by itself keeps the process no longer than this. */
+const EXIT_RESERVE_MS = 2_000;
+
 /** Runs until a signal or a fatal fault; resolves with the process's exit code. */
 export async function runServe(options: ServeOptions): Promise<number> {
   // Whatever is made from here on is for its owner only; threads inherit it.
   process.umask(0o077);
   const log = openLog('main', options.logLevel);
-  let server: Server;
+  const told = signalled(log);
+  const starting = Server.start(options, log);
+  let server: Server | undefined;
   try {
-    server = await Server.start(options, log);
+    server = await Promise.race([starting, told]);
   } catch (error) {
     return startFailed(error, log);
   }
-  const fault = await Promise.race([signalled(log), server.fatal]);
+  if (server === undefined) return stopWhileStarting(starting, options);
+  const fault = await Promise.race([told, server.fatal]);
   await server.stop();
-  if (fault === undefined) return EXIT_DONE;
+  if (fault === undefined) return ending(EXIT_DONE);
   log.error({ reason: fault }, 'The server gives up; its orchestrator should start another.');
-  return EXIT_FAILED;
+  return ending(EXIT_FAILED);
+}
+
+/** Told to stop before it was there, as when a migration waits: nothing was served yet. */
+async function stopWhileStarting(
+  starting: Promise<Server>,
+  { shutdownGraceMs }: ServeOptions,
+): Promise<number> {
+  const stopped = starting.then(
+    (server) => server.stop(),
+    () => undefined,
+  );
+  await Promise.race([stopped, delay(systemClock, shutdownGraceMs)]);
+  return ending(EXIT_DONE);
+}
+
+function ending(exitCode: number): number {
+  systemClock.schedule(() => process.exit(exitCode), EXIT_RESERVE_MS);
+  return exitCode;
 }
 
 /** Resolves at the first signal; a second one ends the process at once. */

@@ -140,6 +140,8 @@ export class Exchange {
   switched(): void {
     if (this.ended) return;
     this.ended = true;
+    // The library does not tell of these when they end.
+    this.host.metrics.connections -= 1;
     this.settle(SWITCHING_PROTOCOLS, undefined);
   }
 

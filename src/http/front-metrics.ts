@@ -31,6 +31,8 @@ export const OTHER_METHOD = 'OTHER';
 
 /** The counters of one front thread. */
 export class FrontMetrics {
+  /** HTTP connections that are open; one that became a WebSocket is none any more. */
+  connections = 0;
   inFlight = 0;
   aborted = 0;
   bodyBytes = 0;

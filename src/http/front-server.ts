@@ -2,7 +2,7 @@
  * The HTTP front end of one thread: sockets in, questions to actors out. Owns no state beyond its
  * sockets. Lives in whatever thread constructs it; a thread must not end while its app is open.
  */
-import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
+import uWS, { type HttpResponse, type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 import { type AdminToken, AdminTokens } from './authorization.js';
 import { ClientAddresses } from './client-address.js';
 import { DeviceAuthentication } from './device-authentication.js';
@@ -18,6 +18,11 @@ import { TurnClock } from './turn-clock.js';
 
 /** How often draining looks whether everything is answered: a shutdown may wait this long more. */
 const DRAIN_POLL_MS = 10;
+/**
+ * How long draining goes on while no connection ends: what was on its way when it began has arrived
+ * by then, and a connection that is in use is closed by its next answer.
+ */
+const LINGER_MS = 250;
 
 type State = 'new' | 'listening' | 'not-accepting' | 'closed';
 
@@ -79,14 +84,24 @@ export class FrontServer {
 
   /**
    * Ends the streams, and from now on every answer closes its connection. Resolves when nothing is
-   * in flight any more, or after `deadlineMs`, whichever is first.
+   * in flight any more and nobody uses the connections that are left (a request may be on its way
+   * that its client sent before it could know), or after `deadlineMs`, whichever is first.
    */
   async drain(deadlineMs: number): Promise<void> {
     this.host.draining = true;
     await this.push.end();
     const { clock } = this.services;
     const endMs = clock.monotonicMs() + deadlineMs;
-    while (this.metrics.inFlight > 0 && clock.monotonicMs() < endMs) {
+    let open = this.metrics.connections;
+    let sinceMs = clock.monotonicMs();
+    for (;;) {
+      const nowMs = clock.monotonicMs();
+      if (open !== this.metrics.connections) {
+        open = this.metrics.connections;
+        sinceMs = nowMs;
+      }
+      const lingers = open > 0 && nowMs - sinceMs < LINGER_MS;
+      if (nowMs >= endMs || (this.metrics.inFlight === 0 && !lingers)) return;
       await new Promise<void>((resolve) => clock.schedule(resolve, DRAIN_POLL_MS));
     }
   }
@@ -119,6 +134,10 @@ export class FrontServer {
   }
 
   private register(): void {
+    const counted = (_res: HttpResponse, change: number): void => {
+      this.metrics.connections += change;
+    };
+    this.app.filter(counted as Parameters<TemplatedApp['filter']>[0]);
     const { services, options } = this;
     this.push.register(this.app);
     new DeviceAuthentication(
