@@ -11,7 +11,7 @@ export interface Step<State> {
   /** Infinity if its outcome is unknown: it may happen at any time, or never. */
   readonly endedMs: number;
   readonly optional: boolean;
-  /** It teaches but changes nothing, so that the first moment at which it fits is as good as any. */
+  /** It teaches but changes nothing, so the first moment at which it fits is as good as any. */
   readonly pure: boolean;
   /** Steps with the same name do the same: of those that may come next, one is tried for all. */
   readonly name: string;

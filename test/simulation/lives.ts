@@ -55,7 +55,7 @@ export class Life {
     ]);
   }
 
-  /** Asks some replica; asks again, perhaps another, as long as nobody knows or nothing happened. */
+  /** Asks some replica; asks again, perhaps another, while nobody knows or nothing happened. */
   async insist(asked: Asked): Promise<AnswerValue | string> {
     for (let attempt = 1; ; attempt += 1) {
       const answer = await this.ask(asked);
