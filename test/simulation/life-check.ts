@@ -1,10 +1,18 @@
 /** Whether the answers about one device, taken together, are what the reference allows. */
 import type { DeviceView } from '../../src/actors/devices/messages.js';
+import { READ_DEADLINE_MS } from '../../src/runtime/actor.js';
 import { FRESHNESS_MAX_MS } from '../../src/runtime/freshness.js';
 import { type Step, unexplained } from './explain.js';
 import { type Call, describeCall, saidBy } from './history.js';
 import { type LifeState, learn, learnView, NO_LIFE, outcomesOf, turned } from './reference.js';
 import type { World } from './world.js';
+
+/**
+ * How long after an answer for want of time a call may still have its effect: its process may have
+ * been stopped before the commit, and the store may have taken its time. When an answer was lost
+ * on its way or with its process, all that ever happens has happened.
+ */
+const EFFECT_LATE_MAX_MS = 10_000;
 
 /** Names of devices begin with the number of their life, so that a list tells whose they are. */
 export function deviceName(life: number, suffix: string): string {
@@ -45,7 +53,7 @@ function stepsOf(world: World, life: number, user: string): Step<LifeState>[] {
       beganMs: atMs,
       endedMs: atMs,
       optional: false,
-      pure: false,
+      isPure: () => false,
       after: (state) => [turned(state, kind)],
     });
   }
@@ -76,13 +84,21 @@ function callSteps(
   const value = answer && 'value' in answer ? answer.value : undefined;
   const code = answer && 'code' in answer ? answer.code : undefined;
   const unknown = said === 'unknown';
-  const endedMs = unknown ? Number.POSITIVE_INFINITY : (call.endedMs ?? 0);
+  const late = unknown && code !== 'stale' && (call.endedMs ?? 0) - beganMs >= READ_DEADLINE_MS;
+  const endedMs = (call.endedMs ?? 0) + (late ? EFFECT_LATE_MAX_MS : 0);
   // An allow must rest on what was true within the last second before it left.
   const sinceMs = value?.allowed ? Math.max(beganMs, endedMs - FRESHNESS_MAX_MS) : beganMs;
   const secret = value?.token ?? value?.credential ?? `lost-${number}`;
   const circumstances = { moment: world.storeTime.during(sinceMs, endedMs), user, secret };
-  const reads = asked.kind === 'get' || (asked.kind === 'authenticate' && !unconfirmedPossible);
-  if (unknown && reads) return [];
+  const restored = world.history.turns.some(
+    ({ kind, atMs }) => kind === 'restore' && atMs >= sinceMs && atMs <= endedMs,
+  );
+  const isPure = (state: LifeState): boolean =>
+    said === 'refused' ||
+    asked.kind === 'get' ||
+    (asked.kind === 'authenticate' &&
+      (!unconfirmedPossible || (!restored && state.device?.unconfirmed === false)));
+  if (unknown && (asked.kind === 'get' || isPure(NO_LIFE))) return [];
   return [
     {
       label: describeCall(call),
@@ -90,7 +106,7 @@ function callSteps(
       beganMs: sinceMs,
       endedMs,
       optional: unknown,
-      pure: said === 'refused' || reads,
+      isPure,
       after: (state) =>
         outcomesOf(state, asked, circumstances).flatMap((outcome) => {
           if (unknown) return outcome.refused === undefined ? [outcome.state] : [];
@@ -120,7 +136,7 @@ function listSteps(call: Call, life: number, user: string): Step<LifeState>[] {
       beganMs,
       endedMs,
       optional: false,
-      pure: true,
+      isPure: () => true,
       after: (state) => {
         const [view, ...more] = views;
         if (view === undefined) return state.device ? [] : [state];

@@ -20,10 +20,20 @@ const RETRIED = new Set([
   'stale',
   'idempotency_in_progress',
 ]);
-/** Tries of one call; whoever gets no further leaves. */
+/** Tries of one call; whoever gets no further goes on with something else. */
 const TRIES_MAX = 5;
+/** Tries of what a life begins with. */
+const FIRST_TRIES_MAX = 25;
 /** Rounds of one device's use; keeps a run in the hundreds of calls. */
 const ROUNDS_MAX = 30;
+const CROWDED_ROUNDS_MAX = 70;
+
+/** How often a gateway comes with one device in a crowded run. */
+const COMES_MAX = 100;
+
+/** What is done with a device, and how often each. */
+const USE = { newest: 10, any: 3, twice: 2, rotate: 2, again: 1, look: 1 };
+const CROWDED_USE = { newest: 2, any: 1, twice: 2, rotate: 12, again: 1, look: 1 };
 
 /** One device, as those around it know it. */
 export class Life {
@@ -47,20 +57,22 @@ export class Life {
     await this.mint();
     if (this.tokens.length === 0) return;
     await this.enrollSomehow();
-    const users = dice.whole(1, 3);
+    const { crowded } = this.world.settings;
+    const users = crowded ? dice.whole(5, 8) : dice.whole(1, 3);
     await Promise.all([
       ...Array.from({ length: users }, () => this.use()),
       this.shutOut(),
-      ...(dice.chance(0.3) ? [this.killAndLift()] : []),
+      ...(crowded || dice.chance(0.3) ? [this.killAndLift()] : []),
+      ...(crowded ? this.world.replicas.map((replica) => this.keepComing(replica)) : []),
     ]);
   }
 
   /** Asks some replica; asks again, perhaps another, while nobody knows or nothing happened. */
-  async insist(asked: Asked): Promise<AnswerValue | string> {
+  async insist(asked: Asked, triesMax = TRIES_MAX): Promise<AnswerValue | string> {
     for (let attempt = 1; ; attempt += 1) {
       const answer = await this.ask(asked);
       if ('value' in answer) return answer.value;
-      if (!RETRIED.has(answer.code) || attempt === TRIES_MAX || this.ended) return answer.code;
+      if (!RETRIED.has(answer.code) || attempt === triesMax || this.ended) return answer.code;
       await this.think(5);
     }
   }
@@ -91,7 +103,7 @@ export class Life {
     const asked = { kind: 'mint', user: this.user, ttlSeconds, ...this.key(0.6) } as const;
     const other = { ...asked, ttlSeconds: ttlSeconds + 1 };
     if ('key' in asked && dice.chance(0.2)) await this.both(asked, asked);
-    else await this.insist(asked);
+    if (this.tokens.length === 0) await this.insist(asked, FIRST_TRIES_MAX);
     if ('key' in asked && dice.chance(0.3)) await this.insist(dice.chance(0.3) ? other : asked);
   }
 
@@ -104,7 +116,7 @@ export class Life {
     const poison = this.enrolling(UNSTORABLE, own);
     if (dice.chance(0.1)) await this.insist(poison);
     if (dice.chance(0.3)) await this.both(asked, dice.chance(0.5) ? asked : thief);
-    await this.insist(asked);
+    await this.insist(asked, FIRST_TRIES_MAX);
     for (let again = 0; again < 2 && dice.chance(0.4); again += 1) {
       await this.insist(dice.chance(0.7) ? this.enrolling('again', asked) : thief);
     }
@@ -125,9 +137,11 @@ export class Life {
   }
 
   private async use(): Promise<void> {
-    const { clientDice: dice } = this.world;
-    for (let round = 0; round < ROUNDS_MAX && !this.ended; round += 1) {
-      const what = dice.weighted({ newest: 10, any: 3, twice: 2, rotate: 2, again: 1, look: 1 });
+    const { clientDice: dice, settings } = this.world;
+    const weights = settings.crowded ? CROWDED_USE : USE;
+    const rounds = settings.crowded ? CROWDED_ROUNDS_MAX : ROUNDS_MAX;
+    for (let round = 0; round < rounds && !this.ended; round += 1) {
+      const what = dice.weighted(weights);
       if (what === 'newest') await this.authenticate(this.credentials.at(-1));
       else if (what === 'any') await this.authenticate(dice.pick(this.credentials));
       else if (what === 'twice') await this.knockEverywhere();
@@ -135,6 +149,15 @@ export class Life {
       else if (what === 'again') await this.insist(this.enrolling('again', this.tokenKey()));
       else if (this.id !== undefined) await this.insist({ kind: 'get', id: this.id });
       await this.think(1);
+    }
+  }
+
+  /** A gateway that lets the device through all the time, so that a catch-up is always under way. */
+  private async keepComing(replica: SimulatedReplica): Promise<void> {
+    for (let time = 0; time < COMES_MAX && !this.ended; time += 1) {
+      const credential = this.credentials.at(-1);
+      if (credential !== undefined) await this.ask({ kind: 'authenticate', credential }, replica);
+      await this.think(0.2);
     }
   }
 
@@ -147,7 +170,7 @@ export class Life {
   }
 
   private async rotate(): Promise<void> {
-    const { clientDice: dice } = this.world;
+    const { clientDice: dice, settings } = this.world;
     const { id } = this;
     const credential = dice.chance(0.8) ? this.credentials.at(-1) : dice.pick(this.credentials);
     if (id === undefined || credential === undefined) return;
@@ -155,7 +178,8 @@ export class Life {
       kind: 'rotate',
       id,
       overlapSeconds: dice.pick([0, 1, 4, 300]),
-      ...(dice.chance(0.7) ? { credential } : {}),
+      // Among many who rotate it, a device's own credential is seldom the current one.
+      ...(dice.chance(settings.crowded ? 0.3 : 0.7) ? { credential } : {}),
       ...this.key(0.5),
     };
     const result = await this.insist(asked);
@@ -175,10 +199,14 @@ export class Life {
 
   private async shutOut(): Promise<void> {
     const { clientDice: dice, settings } = this.world;
-    await delay(this.world.clock, dice.between(0, settings.stormMs / 2));
+    // In a crowd there is more to see while the device lives.
+    const [early, late] = settings.crowded ? [0.7, 1] : [0, 0.5];
+    await delay(this.world.clock, settings.stormMs * dice.between(early, late));
     if (this.id === undefined || this.ended || dice.chance(0.25)) return;
     const { id } = this;
     const asked: Asked = { kind: 'revoke', id, reason: 'lost', ...this.key(0.5) };
+    const other = { kind: 'revoke', id, reason: 'found by another admin' } as const;
+    if (dice.chance(0.3)) await this.both(asked, other);
     await this.insist(asked);
     await this.knockEverywhere();
     await Promise.all([this.rotate(), this.insist(this.enrolling('after', this.tokenKey()))]);
@@ -189,8 +217,9 @@ export class Life {
 
   private async killAndLift(): Promise<void> {
     const { clientDice: dice, settings, storeTime } = this.world;
-    for (let round = 0; round < 3 && !this.ended; round += 1) {
-      await delay(this.world.clock, dice.between(0, settings.stormMs / 4));
+    const rounds = settings.crowded ? 20 : 3;
+    for (let round = 0; round < rounds && !this.ended; round += 1) {
+      await delay(this.world.clock, dice.between(0, settings.stormMs / rounds));
       if (this.id === undefined) return;
       const ofUser = dice.chance(0.2);
       const target = ofUser
@@ -207,10 +236,12 @@ export class Life {
     }
   }
 
-  /** Two replicas are asked at the same moment. */
+  /** Two calls at the same moment, to one replica or to two. */
   private async both(one: Asked, other: Asked): Promise<void> {
-    const { replicas } = this.world;
-    await Promise.all([this.ask(one, replicas[0]), this.ask(other, replicas[1])]);
+    const { clientDice: dice, replicas } = this.world;
+    const first = dice.pick(replicas);
+    const second = dice.chance(0.5) ? first : dice.pick(replicas);
+    await Promise.all([this.ask(one, first), this.ask(other, second)]);
   }
 
   private key(chance: number): { readonly key?: string } {

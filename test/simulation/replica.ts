@@ -3,6 +3,7 @@
  * simulated bus, on a connection of their own to the store. It can be stopped, stalled and killed.
  */
 import { ACTOR_NAMES, actorDefinition, isActorWrite } from '../../src/actors/catalogue.js';
+import { DEVICES_ACTOR } from '../../src/actors/devices/client.js';
 import type { ActorDefinition, ActorHandlers } from '../../src/runtime/actor.js';
 import { ActorChannel } from '../../src/runtime/actor-channel.js';
 import { ActorHost } from '../../src/runtime/actor-host.js';
@@ -11,6 +12,7 @@ import { linkOverBus, type SimulatedLink } from '../../src/runtime/simulated-bus
 import { type Answer, type Asked, Door } from './door.js';
 import { SimulatedStore } from './simulated-store.js';
 import { ThreadClock } from './thread-clock.js';
+import type { DevicesView } from './view-check.js';
 import type { World } from './world.js';
 
 /** Bugs in one actor that the simulation makes at most: five in a minute end a process. */
@@ -107,6 +109,11 @@ export class SimulatedReplica {
     await this.actors.store.close();
   }
 
+  /** The devices actor's view as it is now. */
+  devicesView(): DevicesView {
+    return this.actors.incarnations.get(DEVICES_ACTOR) as unknown as DevicesView;
+  }
+
   /** What its actors say about themselves, and the views that they have. */
   views(): ReadonlyMap<string, { readonly facts: unknown; readonly state: unknown }> {
     const found = new Map<string, { facts: unknown; state: unknown }>();
@@ -136,6 +143,7 @@ export class SimulatedReplica {
     const incarnations = new Map<string, ActorHandlers>();
     const store = new SimulatedStore(world.server, {
       clock,
+      late: !settings.oneIsLate || this.name === 'r1',
       pause: () => this.pauseFromWithin(),
       mayHaveBug: () => this.mayHaveBug(),
     });

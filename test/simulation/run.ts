@@ -4,7 +4,12 @@ import { simulate } from './simulator.js';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { seeds: { type: 'string' }, from: { type: 'string', default: '1' } },
+  options: {
+    seeds: { type: 'string' },
+    from: { type: 'string', default: '1' },
+    /** Stops at the first seed that fails. */
+    first: { type: 'boolean', default: false },
+  },
 });
 
 async function replay(seed: number): Promise<void> {
@@ -25,6 +30,7 @@ async function many(from: number, count: number): Promise<void> {
     if (failure === undefined) continue;
     failed.push(seed);
     console.log(`seed ${seed}: ${failure.split('\n')[0]}`);
+    if (values.first) break;
   }
   const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
   console.log(`${count} seeds from ${from} in ${seconds} s: ${failed.length} failed`);

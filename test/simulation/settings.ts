@@ -32,6 +32,9 @@ export interface StoreWeather {
   readonly delayMaxMs: number;
   readonly slowChance: number;
   readonly slowMaxMs: number;
+  /** The answer alone takes long, so that answers overtake each other. */
+  readonly lateChance: number;
+  readonly lateMaxMs: number;
   /** Nothing is done: `store_unavailable`. */
   readonly refuseChance: number;
   /** Decided, but the connection breaks before the commit: `store_unavailable`. */
@@ -47,6 +50,8 @@ export interface StoreWeather {
 export interface Settings {
   readonly replicas: number;
   readonly busDelayMaxMs: number;
+  /** Only one replica's answers from the store are late: the others go on meanwhile. */
+  readonly oneIsLate: boolean;
   readonly bounds: Partial<ActorBounds>;
   /** Records that a catch-up returns at most. */
   readonly pageMax: number;
@@ -56,6 +61,8 @@ export interface Settings {
   readonly faults: FaultPeriods;
   /** Devices that come to be in the run. */
   readonly lives: number;
+  /** Few devices that are changed all the time, from everywhere at once. */
+  readonly crowded: boolean;
   /** How long things go wrong. */
   readonly stormMs: number;
   /** How long clients wait between two calls: short means contention. */
@@ -68,6 +75,8 @@ export const CALM: StoreWeather = {
   delayMaxMs: 3,
   slowChance: 0,
   slowMaxMs: 0,
+  lateChance: 0,
+  lateMaxMs: 0,
   refuseChance: 0,
   breakChance: 0,
   loseChance: 0,
@@ -85,28 +94,80 @@ const SMALL_BOUNDS: Partial<ActorBounds> = {
   writeBatchMax: 4,
 };
 
+/** The kind of run that a seed is. */
 export function settingsOf(seed: number): Settings {
   const dice = new Dice(seed);
-  const stormMs = dice.whole(8_000, 16_000);
-  const sometimes = (chance: number, meanMs: number): number =>
-    dice.chance(chance) ? meanMs * dice.between(0.5, 2) : 0;
+  return dice.chance(CROWDED_SHARE) ? crowdedSettings(dice) : wideSettings(dice);
+}
+
+/** How many of the runs are crowded: they are shorter, and show what the others seldom do. */
+const CROWDED_SHARE = 0.35;
+
+/** Many devices, each with a life of its own; anything may happen. */
+function wideSettings(dice: Dice): Settings {
   return {
-    replicas: dice.whole(2, 3),
+    ...sharedSettings(dice),
     busDelayMaxMs: dice.pick([0.2, 3, 20]),
-    bounds: dice.chance(0.4) ? SMALL_BOUNDS : {},
-    pageMax: dice.pick([2, 5, 10_000]),
-    upgrades: dice.chance(0.3),
+    bounds: boundsOf(dice, 0.4),
     weather: {
       synchronousCatchUps: dice.chance(0.15),
       delayMaxMs: dice.pick([1, 5, 40]),
       slowChance: dice.pick([0, 0.02, 0.2]),
       slowMaxMs: dice.pick([100, 800, 3_000]),
+      lateChance: dice.pick([0, 0.1, 0.5]),
+      lateMaxMs: dice.pick([20, 100, 400]),
       refuseChance: dice.pick([0, 0, 0.01, 0.05]),
       breakChance: dice.pick([0, 0, 0.02, 0.1]),
       loseChance: dice.pick([0, 0, 0.02, 0.1]),
       pauseAfterChance: dice.pick([0, 0.002, 0.01]),
       bugChance: dice.pick([0, 0, 0, 0.002]),
     },
+    lives: dice.whole(5, 12),
+    crowded: false,
+    stormMs: dice.whole(8_000, 16_000),
+    thinkMeanMs: dice.pick([5, 20, 100]),
+  };
+}
+
+/**
+ * One or two devices that everyone changes as fast as the store allows, on replicas whose answers
+ * from the store overtake each other.
+ */
+function crowdedSettings(dice: Dice): Settings {
+  return {
+    ...sharedSettings(dice),
+    busDelayMaxMs: dice.pick([0.2, 2]),
+    bounds: boundsOf(dice, 0.9),
+    weather: {
+      synchronousCatchUps: false,
+      delayMaxMs: dice.pick([1, 4]),
+      slowChance: dice.pick([0, 0.005]),
+      slowMaxMs: dice.pick([100, 800]),
+      lateChance: dice.pick([0.2, 0.5]),
+      lateMaxMs: dice.pick([10, 30, 100]),
+      refuseChance: dice.pick([0, 0.01]),
+      breakChance: dice.pick([0, 0.02]),
+      loseChance: dice.pick([0, 0, 0.02]),
+      pauseAfterChance: dice.pick([0, 0.001]),
+      bugChance: 0,
+    },
+    lives: dice.whole(1, 2),
+    crowded: true,
+    stormMs: dice.whole(3_000, 5_000),
+    thinkMeanMs: dice.pick([1, 4]),
+  };
+}
+
+function sharedSettings(
+  dice: Dice,
+): Pick<Settings, 'replicas' | 'oneIsLate' | 'pageMax' | 'upgrades' | 'faults'> {
+  const sometimes = (chance: number, meanMs: number): number =>
+    dice.chance(chance) ? meanMs * dice.between(0.5, 2) : 0;
+  return {
+    replicas: dice.whole(2, 3),
+    oneIsLate: dice.chance(0.5),
+    pageMax: dice.pick([2, 5, 10_000]),
+    upgrades: dice.chance(0.3),
     faults: {
       pauseMs: sometimes(0.5, 3_000),
       stallMs: sometimes(0.5, 1_500),
@@ -118,8 +179,13 @@ export function settingsOf(seed: number): Settings {
       rewriteMs: sometimes(0.5, 500),
       burstMs: sometimes(0.4, 1_000),
     },
-    lives: dice.whole(5, 12),
-    stormMs,
-    thinkMeanMs: dice.pick([5, 20, 100]),
+  };
+}
+
+/** Background catch-ups that overlap those of batches are rare at their usual period. */
+function boundsOf(dice: Dice, busyChance: number): Partial<ActorBounds> {
+  return {
+    ...(dice.chance(0.4) ? SMALL_BOUNDS : {}),
+    ...(dice.chance(busyChance) ? { backgroundPeriodMs: dice.pick([10, 60]) } : {}),
   };
 }

@@ -21,12 +21,15 @@ import type {
 import { StoreError } from '../../src/storage/store-error.js';
 import type { Dice } from './dice.js';
 import type { StoreWeather } from './settings.js';
+import { DevicesLog } from './view-check.js';
 
 /** A name with this in it is refused by the store, as text that a database cannot hold is. */
 export const UNSTORABLE = 'unstorable';
 
-/** The data, read in pages of the run's size. */
+/** The data, read in pages of the run's size; everything written is noted beside it. */
 export class SimulatedDatabase extends ModelDatabase {
+  readonly log = new DevicesLog();
+
   constructor(
     clock: Clock,
     random: Random,
@@ -37,6 +40,12 @@ export class SimulatedDatabase extends ModelDatabase {
 
   override catchUp(position: Position, limit = this.pageMax): CatchUp {
     return super.catchUp(position, limit);
+  }
+
+  override commit(unit: UnitOfWork, decide: (locked: Locked) => Changes): Committed {
+    const committed = super.commit(unit, decide);
+    this.log.note(committed.records);
+    return committed;
   }
 }
 
@@ -82,6 +91,8 @@ export class StoreServer {
 export interface StoreClient {
   /** The thread's own clock: nothing reaches it while it is held. */
   readonly clock: Clock;
+  /** Whether the weather's late answers are its. */
+  readonly late: boolean;
   /** The thread's process is stopped for a while. */
   pause(): void;
   /** A bug has to happen now and then; not so often that the process must give up. */
@@ -122,7 +133,7 @@ function hooksOf(server: StoreServer, client: StoreClient): ModelHooks {
   };
   const after = async (operation: ModelOperation): Promise<void> => {
     if (dice.chance(server.weather.pauseAfterChance)) client.pause();
-    await delay(client.clock, wayMs(server));
+    await delay(client.clock, wayMs(server) + (client.late ? lateMs(server) : 0));
     if (!server.down && !dice.chance(server.weather.loseChance)) return;
     if (operation !== 'commit') throw unavailable();
     throw new StoreError('outcome_unknown', 'The connection broke during the commit.');
@@ -142,6 +153,10 @@ function hooksOf(server: StoreServer, client: StoreClient): ModelHooks {
 function wayMs({ dice, weather }: StoreServer): number {
   if (dice.chance(weather.slowChance)) return dice.between(0, weather.slowMaxMs);
   return dice.between(0, weather.delayMaxMs);
+}
+
+function lateMs({ dice, weather }: StoreServer): number {
+  return dice.chance(weather.lateChance) ? dice.between(0, weather.lateMaxMs) : 0;
 }
 
 function unavailable(): StoreError {
