@@ -152,7 +152,7 @@ export class Life {
     }
   }
 
-  /** A gateway that lets the device through all the time, so that a catch-up is always under way. */
+  /** A gateway that lets the device through all the time: a catch-up is always under way. */
   private async keepComing(replica: SimulatedReplica): Promise<void> {
     for (let time = 0; time < COMES_MAX && !this.ended; time += 1) {
       const credential = this.credentials.at(-1);

@@ -48,7 +48,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'overlay: a write does not see the KV rows of those before it in its batch',
     file: OVERLAY,
-    find: /return this\.kvEntries\.has\(key\) \? this\.kvEntries\.get\(key\) : this\.locked\.kv\.get\(key\);/,
+    find: /return this\.kvEntries\.has\(key\) \? [^;]*this\.locked\.kv\.get\(key\);/,
     put: 'return this.locked.kv.get(key);',
   },
   {
@@ -109,7 +109,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'locked read: what others committed is applied after deciding',
     file: STREAM_ACTOR,
-    find: /this\.applyAll\(locked\.records, locked\.position\);([\s\S]*?)return overlay\.changes\(\);/,
+    find: /this\.applyAll\(locked\.records, [^;]*;([\s\S]*?)return overlay\.changes\(\);/,
     put: '$1this.applyAll(locked.records, locked.position); return overlay.changes();',
   },
   {
