@@ -62,7 +62,7 @@ export class Life {
     await Promise.all([
       ...Array.from({ length: users }, () => this.use()),
       this.shutOut(),
-      ...(crowded || dice.chance(0.3) ? [this.killAndLift()] : []),
+      ...(crowded || dice.chance(0.5) ? [this.killAndLift()] : []),
       ...(crowded ? this.world.replicas.map((replica) => this.keepComing(replica)) : []),
     ]);
   }
@@ -217,7 +217,7 @@ export class Life {
 
   private async killAndLift(): Promise<void> {
     const { clientDice: dice, settings, storeTime } = this.world;
-    const rounds = settings.crowded ? 20 : 3;
+    const rounds = settings.crowded ? 20 : 8;
     for (let round = 0; round < rounds && !this.ended; round += 1) {
       await delay(this.world.clock, dice.between(0, settings.stormMs / rounds));
       if (this.id === undefined) return;

@@ -101,21 +101,21 @@ export function settingsOf(seed: number): Settings {
 }
 
 /** How many of the runs are crowded: they are shorter, and show what the others seldom do. */
-const CROWDED_SHARE = 0.35;
+const CROWDED_SHARE = 0.25;
 
 /** Many devices, each with a life of its own; anything may happen. */
 function wideSettings(dice: Dice): Settings {
   return {
     ...sharedSettings(dice),
     busDelayMaxMs: dice.pick([0.2, 3, 20]),
-    bounds: boundsOf(dice, 0.4),
+    bounds: boundsOf(dice, 0.6),
     weather: {
       synchronousCatchUps: dice.chance(0.15),
       delayMaxMs: dice.pick([1, 5, 40]),
       slowChance: dice.pick([0, 0.02, 0.2]),
       slowMaxMs: dice.pick([100, 800, 3_000]),
-      lateChance: dice.pick([0, 0.1, 0.5]),
-      lateMaxMs: dice.pick([20, 100, 400]),
+      lateChance: dice.pick([0, 0.2, 0.6]),
+      lateMaxMs: dice.pick([50, 200, 400]),
       refuseChance: dice.pick([0, 0, 0.01, 0.05]),
       breakChance: dice.pick([0, 0, 0.02, 0.1]),
       loseChance: dice.pick([0, 0, 0.02, 0.1]),
@@ -186,6 +186,6 @@ function sharedSettings(
 function boundsOf(dice: Dice, busyChance: number): Partial<ActorBounds> {
   return {
     ...(dice.chance(0.4) ? SMALL_BOUNDS : {}),
-    ...(dice.chance(busyChance) ? { backgroundPeriodMs: dice.pick([10, 60]) } : {}),
+    ...(dice.chance(busyChance) ? { backgroundPeriodMs: dice.pick([3, 15]) } : {}),
   };
 }
