@@ -1,7 +1,7 @@
 /**
  * Takes each rule of `mutations.ts` out of a copy of the compiled code and runs seeds until one
- * fails: `node dist/test/simulation/prove.js [--seeds 200] [words of a name]`. Exits 1 if a rule can
- * be taken out unnoticed.
+ * fails: `node dist/test/simulation/prove.js [--seeds 200] [words of a name]`. Exits 1 if a rule
+ * can be taken out unnoticed.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
