@@ -83,6 +83,8 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   private position: T['position'] | undefined;
   private storeTimeMs = 0;
   private replayedRecords = 0;
+  /** Settles when all pages of a long catch-up have been applied, or could not be read. */
+  private paging: Promise<void> | undefined;
 
   constructor(
     private readonly name: string,
@@ -157,9 +159,19 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
         return [toFailure(error instanceof CodedError ? new Error('refused') : error)];
       }
     }
+    return this.writeHalves(batch);
+  }
+
+  private async writeHalves(batch: readonly WriteAsk[]): Promise<readonly unknown[]> {
     const half = Math.ceil(batch.length / 2);
     const first = await this.write(batch.slice(0, half));
-    return [...first, ...(await this.write(batch.slice(half)))];
+    try {
+      return [...first, ...(await this.write(batch.slice(half)))];
+    } catch (error) {
+      if (!(error instanceof MustReopen)) throw error;
+      // The first half is committed: nobody of the batch may be told that nothing happened.
+      throw new MustReopen(error.message, error.cause, 'outcome_unknown');
+    }
   }
 
   expired(ask: WriteAsk, running: readonly WriteAsk[]): unknown {
@@ -225,7 +237,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   private apply(result: StreamCatchUp<T['position'], T['record']>): void | Promise<void> {
     this.applyAll(result.records, result.position);
     this.storeTimeMs = Math.max(this.storeTimeMs, result.storeTimeMs);
-    if (result.more) return this.nextPages();
+    if (result.more || this.paging) return this.allPages(result.more);
     this.tell(false);
   }
 
@@ -234,6 +246,22 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     const view = { position: this.known(), storeTimeMs: this.storeTimeMs };
     const news = this.behaviour.news(this.state, view, routine);
     if (news !== undefined) this.publish(news);
+  }
+
+  /**
+   * One after the other, and whoever catches up meanwhile waits for it, even with nothing more to
+   * read itself: between two pages the cursor may have passed a record whose newer version is on a
+   * page to come, so that a catch-up that brought the older one had it dropped as known.
+   */
+  private async allPages(more: boolean): Promise<void> {
+    while (this.paging) await this.paging;
+    if (more) {
+      this.paging = this.nextPages().finally(() => {
+        this.paging = undefined;
+      });
+      await this.paging;
+    }
+    this.tell(false);
   }
 
   private async nextPages(): Promise<void> {
