@@ -7,6 +7,7 @@ import { allowedId, allowedUser, type DeviceView } from '../../src/actors/device
 import type { Idempotency } from '../../src/actors/idempotency.js';
 import { KILL_LIST_ACTOR, KillListClient } from '../../src/actors/kill-list/client.js';
 import type { KillEntry } from '../../src/actors/kill-list/messages.js';
+import { LIMITER_ACTOR, LimiterClient } from '../../src/actors/limiter/client.js';
 import { digestOf } from '../../src/actors/secrets.js';
 import type { ActorChannel } from '../../src/runtime/actor-channel.js';
 import type { Clock } from '../../src/runtime/clock.js';
@@ -54,7 +55,9 @@ export type Asked =
       readonly key?: string;
     }
   | { readonly kind: 'lift'; readonly target: KillSubject; readonly key?: string }
-  | { readonly kind: 'killList' };
+  | { readonly kind: 'killList' }
+  /** A failed authentication is counted; asked by the front thread itself. */
+  | { readonly kind: 'fail'; readonly address: string };
 
 /** What is killed here; only these two concern devices. */
 export interface KillSubject {
@@ -85,6 +88,7 @@ export type Answer = { readonly value: AnswerValue } | { readonly code: string }
 export class Door {
   private readonly devices: DevicesClient;
   private readonly kills: KillListClient;
+  private readonly limiter: LimiterClient;
 
   constructor(
     channel: ActorChannel,
@@ -92,12 +96,20 @@ export class Door {
   ) {
     this.devices = new DevicesClient(channel.ref(DEVICES_ACTOR));
     this.kills = new KillListClient(channel.ref(KILL_LIST_ACTOR));
+    this.limiter = new LimiterClient(channel.ref(LIMITER_ACTOR));
   }
 
   /** Asks, and calls `settle` in the turn in which the answer leaves the process. */
   pass(asked: Asked, settle: (answer: Answer) => void): void {
     if (asked.kind === 'authenticate') {
       this.authenticate(asked.credential, settle);
+      return;
+    }
+    if (asked.kind === 'fail') {
+      const attempt = { class: 'device', address: asked.address } as const;
+      this.limiter.failed(attempt, {
+        answered: (answer) => settle(isFailure(answer) ? { code: answer.failure } : { value: {} }),
+      });
       return;
     }
     this.value(asked).then(
@@ -119,7 +131,9 @@ export class Door {
     });
   }
 
-  private async value(asked: Exclude<Asked, { kind: 'authenticate' }>): Promise<AnswerValue> {
+  private async value(
+    asked: Exclude<Asked, { kind: 'authenticate' | 'fail' }>,
+  ): Promise<AnswerValue> {
     const { devices, kills } = this;
     const more = idempotencyOf(asked);
     switch (asked.kind) {

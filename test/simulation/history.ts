@@ -7,6 +7,8 @@ export interface Call {
   /** Which device's life it belongs to; 0: all of them. */
   readonly life: number;
   readonly replica: string;
+  /** Which of the replica's actor threads, one after the other, was asked. */
+  readonly actorThread: number;
   readonly asked: Asked;
   readonly beganMs: number;
   endedMs: number | undefined;
@@ -31,10 +33,13 @@ const UNKNOWN_OUTCOME = new Set(['outcome_unknown', 'connection_lost']);
 /** An authentication that failed so may have confirmed the device's first use. */
 const FAILED_READ = new Set([...UNKNOWN_OUTCOME, 'stale', 'deadline_exceeded', 'actor_restarted']);
 
+/** What changes nothing that anyone could see later. */
+const READS = new Set<Asked['kind']>(['get', 'list', 'killList', 'fail']);
+
 /** Codes that say something about the call itself, by its kind. */
 const REFUSALS: Readonly<Record<Asked['kind'], readonly string[]>> = {
   mint: ['replay_superseded', 'idempotency_mismatch'],
-  void: ['idempotency_mismatch'],
+  void: ['idempotency_mismatch', 'internal_error'],
   enroll: ['enrollment_token_invalid', 'idempotency_mismatch', 'internal_error'],
   authenticate: ['device_unknown', 'device_revoked', 'device_killed'],
   rotate: [
@@ -52,6 +57,7 @@ const REFUSALS: Readonly<Record<Asked['kind'], readonly string[]>> = {
   kill: ['kill_already_expired', 'idempotency_mismatch'],
   lift: ['idempotency_mismatch'],
   killList: [],
+  fail: ['too_many_failures'],
 };
 
 /** What an answer says about whether the call happened. */
@@ -63,7 +69,7 @@ export function saidBy({ asked, answer }: Call): Said {
   if (!('code' in answer)) return 'answered';
   const { code } = answer;
   if (REFUSALS[asked.kind].includes(code)) return 'refused';
-  const reads = asked.kind === 'get' || asked.kind === 'list' || asked.kind === 'killList';
+  const reads = READS.has(asked.kind);
   if (asked.kind === 'authenticate' && FAILED_READ.has(code)) return 'unknown';
   if (UNKNOWN_OUTCOME.has(code)) return reads ? 'nothing' : 'unknown';
   if (code === 'deadline_exceeded' || NOTHING_HAPPENED.has(code)) return 'nothing';
@@ -74,12 +80,18 @@ export class History {
   readonly calls: Call[] = [];
   readonly turns: Turn[] = [];
 
-  begin(life: number, replica: string, asked: Asked, nowMs: number): Call {
+  begin(
+    life: number,
+    replica: { readonly name: string; readonly actorThread: number },
+    asked: Asked,
+    nowMs: number,
+  ): Call {
     const number = this.calls.length + 1;
     const call: Call = {
       number,
       life,
-      replica,
+      replica: replica.name,
+      actorThread: replica.actorThread,
       asked,
       beganMs: nowMs,
       endedMs: undefined,

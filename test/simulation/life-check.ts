@@ -14,12 +14,16 @@ import type { World } from './world.js';
  */
 const EFFECT_LATE_MAX_MS = 10_000;
 
+/** Calls that a failure shows: a contradiction is seldom between calls further apart. */
+const SHOWN_MAX = 60;
+
 /** Names of devices begin with the number of their life, so that a list tells whose they are. */
 export function deviceName(life: number, suffix: string): string {
   return `${life}/${suffix}`;
 }
 
-function lifeOf(view: DeviceView): number {
+/** Whose device it is. */
+export function lifeOf(view: DeviceView): number {
   return Number(view.name.split('/')[0]);
 }
 
@@ -29,14 +33,17 @@ export function wrongAbout(world: World, life: number): string | undefined {
   const steps = stepsOf(world, life, user);
   const found = unexplained(steps, NO_LIFE);
   if (!found) return undefined;
-  const stuck = found.stuck.map(({ label }) => `    ${label}`).join('\n');
-  const all = steps.map(({ label }) => `    ${label}`).join('\n');
+  const untilMs = Math.max(...found.stuck.map(({ endedMs }) => endedMs));
+  const before = steps.filter(({ beganMs }) => beganMs <= untilMs).slice(-SHOWN_MAX);
   const reason = found.gaveUp ? 'too many orders to look at them all' : 'no order explains them';
-  return (
-    `the answers about device ${life} contradict each other: ${reason}.\n` +
-    `  At best it comes to ${JSON.stringify(found.state)}\n` +
-    `  and then none of these fits:\n${stuck}\n  All that was asked:\n${all}`
-  );
+  return [
+    `the answers about device ${life} contradict each other: ${reason}.`,
+    `At best it comes to ${JSON.stringify(found.state)}`,
+    'and then none of these fits:',
+    ...found.stuck.map(({ label }) => `  ${label}`),
+    `What was asked about it until then (the last ${before.length}):`,
+    ...before.map(({ label }) => `  ${label}`),
+  ].join('\n');
 }
 
 function stepsOf(world: World, life: number, user: string): Step<LifeState>[] {

@@ -280,10 +280,22 @@ export async function voidTokens(world: World, users: readonly string[]): Promis
   const { clientDice: dice } = world;
   while (!world.calm) {
     await delay(world.clock, dice.pauseMs(2_000));
-    const asked: Asked = { kind: 'void', user: dice.pick(users) };
+    // What the store refuses is in a batch with what others ask, which must not fail for it.
+    const user = dice.chance(0.3) ? UNSTORABLE : dice.pick(users);
+    const asked: Asked = { kind: 'void', user };
     for (let attempt = 0; attempt < TRIES_MAX && !world.calm; attempt += 1) {
       const answer = await world.call(0, dice.pick(world.replicas), asked);
-      if ('value' in answer) break;
+      if ('value' in answer || answer.code === 'internal_error') break;
     }
+  }
+}
+
+/** Someone who guesses credentials at every replica, from a few addresses. */
+export async function guess(world: World): Promise<void> {
+  const { clientDice: dice } = world;
+  while (!world.calm) {
+    await delay(world.clock, dice.pauseMs(100));
+    const address = `192.0.2.${dice.whole(1, 3)}`;
+    await world.call(0, dice.pick(world.replicas), { kind: 'fail', address });
   }
 }

@@ -118,4 +118,10 @@ export const MUTATIONS: readonly Mutation[] = [
     find: /this\.applyAll\(locked\.records, locked\.position\);/,
     put: '',
   },
+  {
+    name: 'limiter: each replica grants a budget of its own',
+    file: 'actors/limiter/actor.js',
+    find: /const total = totals\.get\(key\);/,
+    put: 'const total = undefined;',
+  },
 ];

@@ -2,6 +2,8 @@
  * What is promised of single answers, looked at as each one leaves. The search for an order
  * (`life-check.ts`) finds more, but only at the end and in more words.
  */
+
+import { FAILURE_BURST } from '../../src/actors/limiter/state.js';
 import { READ_DEADLINE_MS, WRITE_DEADLINE_MS } from '../../src/runtime/actor.js';
 import { FRESHNESS_MAX_MS } from '../../src/runtime/freshness.js';
 import type { Asked } from './door.js';
@@ -11,7 +13,7 @@ import { UNSTORABLE } from './simulated-store.js';
 /** Beyond a deadline: the channel's grace, two periods of its search, and a turn. */
 const ANSWER_GRACE_MS = 1_050;
 
-const READS: readonly Asked['kind'][] = ['authenticate', 'get', 'list', 'killList'];
+const READS: readonly Asked['kind'][] = ['authenticate', 'get', 'list', 'killList', 'fail'];
 /** Who stops something is never refused for want of room. */
 const OPERATORS: readonly Asked['kind'][] = ['revoke', 'void', 'kill', 'lift'];
 
@@ -20,6 +22,8 @@ export class Promises {
   private readonly revokedMs = new Map<string, number>();
   private readonly deviceOfToken = new Map<string, string>();
   private readonly killLists = new Map<string, string>();
+  /** Failures that one actor thread let an address have. */
+  private readonly granted = new Map<string, number>();
   private restoredMs = 0;
 
   /** What a restore took back is no promise any more. */
@@ -43,7 +47,8 @@ export class Promises {
     if (code === 'overloaded' && OPERATORS.includes(asked.kind)) {
       return 'an operator was refused because others ask too much';
     }
-    const excused = asked.kind === 'enroll' && asked.name.includes(UNSTORABLE);
+    const text = asked.kind === 'enroll' ? asked.name : asked.kind === 'void' ? asked.user : '';
+    const excused = text.includes(UNSTORABLE);
     if (code === 'internal_error' && excused) return undefined;
     return code === 'internal_error' || saidBy(call) === 'forbidden'
       ? `nothing that was asked explains the answer ${code}`
@@ -68,7 +73,8 @@ export class Promises {
   }
 
   /** Takes note of what binds later answers. */
-  private noted({ asked, answer, beganMs, endedMs = 0 }: Call): string | undefined {
+  private noted(call: Call): string | undefined {
+    const { asked, answer, beganMs, endedMs = 0 } = call;
     if (!answer || !('value' in answer) || beganMs <= this.restoredMs) return undefined;
     const { value } = answer;
     if (asked.kind === 'revoke' && !this.revokedMs.has(asked.id)) {
@@ -78,6 +84,13 @@ export class Promises {
       const known = this.deviceOfToken.get(asked.token) ?? value.device.id;
       this.deviceOfToken.set(asked.token, value.device.id);
       if (known !== value.device.id) return 'one token made two devices';
+    }
+    if (asked.kind === 'fail') {
+      const name = `${call.replica} ${call.actorThread} ${asked.address}`;
+      const granted = (this.granted.get(name) ?? 0) + 1;
+      this.granted.set(name, granted);
+      // A run is shorter than the window, so that nothing is given twice.
+      if (granted > FAILURE_BURST) return `one replica let an address fail ${granted} times`;
     }
     if (asked.kind === 'killList') {
       const name = `${value.epoch} ${value.version}`;

@@ -14,7 +14,10 @@ import { MUTATIONS, type Mutation } from './mutations.js';
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { seeds: { type: 'string', default: '200' } },
+  options: {
+    seeds: { type: 'string', default: '200' },
+    'answers-only': { type: 'boolean', default: false },
+  },
 });
 
 /** The first seed that fails without the rule, and how; undefined when none does. */
@@ -27,7 +30,8 @@ function firstFailure(mutation: Mutation): string | undefined {
     symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
     takeOut(mutation, join(folder, 'dist/src', mutation.file));
     const program = join(folder, 'dist/test/simulation/run.js');
-    const options = ['--seeds', values.seeds, '--first'];
+    const answersOnly = values['answers-only'] ? ['--answers-only'] : [];
+    const options = ['--seeds', values.seeds, '--first', ...answersOnly];
     const { stdout, status } = spawnSync(process.execPath, [program, ...options], {
       encoding: 'utf8',
     });

@@ -88,6 +88,7 @@ export function outcomesOf(state: LifeState, asked: Asked, at: Circumstances): O
     case 'mint':
       return mint(state, asked, known, at);
     case 'void':
+      if (asked.user.includes(UNSTORABLE)) return [{ state, refused: 'internal_error' }];
       return [{ state: known ? state : remember(voided(state), asked) }];
     case 'enroll':
       return enroll(state, asked, known, at);
@@ -105,6 +106,7 @@ export function outcomesOf(state: LifeState, asked: Asked, at: Circumstances): O
       return [{ state: known ? state : remember(lifted(state, asked.target), asked) }];
     case 'list':
     case 'killList':
+    case 'fail':
       return [{ state }];
   }
 }

@@ -35,6 +35,7 @@ export class SimulatedReplica {
   private readonly outstanding = new Set<(answer: Answer) => void>();
   private heldBeforeMs = 0;
   private bugs = 0;
+  private actorThreads = 0;
 
   constructor(
     readonly name: string,
@@ -59,6 +60,11 @@ export class SimulatedReplica {
       outstanding.add(settle);
       front.schedule(() => door.pass(asked, settle), 0);
     });
+  }
+
+  /** Counts up with every actor thread that it starts. */
+  get actorThread(): number {
+    return this.actorThreads;
   }
 
   /** For how long its front thread could do nothing, up to now. */
@@ -139,6 +145,7 @@ export class SimulatedReplica {
   private startActors(): ActorThread {
     const { world } = this;
     const { settings, random } = world;
+    this.actorThreads += 1;
     const clock = new ThreadClock(world.clock);
     const incarnations = new Map<string, ActorHandlers>();
     const store = new SimulatedStore(world.server, {

@@ -5,7 +5,7 @@
 import { describe } from '../../src/runtime/failure.js';
 import { startFaults } from './faults.js';
 import { wrongAbout } from './life-check.js';
-import { Life, lookAtLists, voidTokens } from './lives.js';
+import { guess, Life, lookAtLists, voidTokens } from './lives.js';
 import { checkQuiet } from './quiet-check.js';
 import { settingsOf } from './settings.js';
 import { World } from './world.js';
@@ -22,9 +22,12 @@ export interface Run {
 
 const USERS = ['ann', 'bob', 'cyd'];
 
-/** Never rejects: what is thrown in a run is a failure of the run. */
-export async function simulate(seed: number): Promise<Run> {
-  const world = new World(seed, settingsOf(seed));
+/**
+ * Never rejects: what is thrown in a run is a failure of the run. With `answersOnly` it is judged
+ * by what clients can see, without a look into the replicas' views.
+ */
+export async function simulate(seed: number, answersOnly = false): Promise<Run> {
+  const world = new World(seed, settingsOf(seed), answersOnly);
   const rejected = (error: unknown): void => world.fail(`nobody handles ${describe(error)}`);
   process.on('unhandledRejection', rejected);
   try {
@@ -48,6 +51,7 @@ async function live(world: World): Promise<void> {
   for (const life of lives) void life.run();
   void lookAtLists(world);
   void voidTokens(world, USERS);
+  void guess(world);
   startFaults(world, lives);
   await clock.runUntil(() => world.failure !== undefined, settings.stormMs);
   world.becomeCalm();
