@@ -1,4 +1,7 @@
-/** What may overtake what in a stream actor; found by the simulation, and fixed here in a few lines. */
+/**
+ * What may overtake what in a stream actor; found by the simulation, and fixed here in a few
+ * lines.
+ */
 import t from 'tap';
 import type { StorageTypes } from '../src/actors/storage-types.js';
 import { silentLog } from '../src/runtime/log.js';
