@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { simulate } from './simulator.js';
 
-const USAGE = `npm run sim -- SEED                     replays one seed; prints its trace if it fails
+const USAGE = `npm run sim -- SEED                     replays one seed, with its trace if it fails
 npm run sim -- --seeds COUNT [--from N]  runs many and prints those that fail
   --answers-only  judges by what clients see, not by the replicas' views
   --first         stops at the first seed that fails`;
