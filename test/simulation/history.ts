@@ -7,8 +7,8 @@ export interface Call {
   /** Which device's life it belongs to; 0: all of them. */
   readonly life: number;
   readonly replica: string;
-  /** Which of the replica's actor threads, one after the other, was asked. */
-  readonly actorThread: number;
+  /** Which of the replica's actor threads, one after the other, answered; 0: one of several. */
+  actorThread: number;
   readonly asked: Asked;
   readonly beganMs: number;
   endedMs: number | undefined;

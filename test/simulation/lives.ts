@@ -52,12 +52,15 @@ export class Life {
 
   /** From the token to the end, whatever comes of it. */
   async run(): Promise<void> {
-    const { clientDice: dice } = this.world;
+    const { clientDice: dice, clock, settings } = this.world;
     await this.think(10);
+    if (!settings.crowded && dice.chance(0.5)) {
+      await delay(clock, dice.between(0, settings.stormMs / 2));
+    }
     await this.mint();
     if (this.tokens.length === 0) return;
     await this.enrollSomehow();
-    const { crowded } = this.world.settings;
+    const { crowded } = settings;
     const users = crowded ? dice.whole(5, 8) : dice.whole(1, 3);
     await Promise.all([
       ...Array.from({ length: users }, () => this.use()),
@@ -109,7 +112,7 @@ export class Life {
 
   private async enrollSomehow(): Promise<void> {
     const { clientDice: dice } = this.world;
-    await this.think(1);
+    await this.think(dice.pick([1, 1, 20]));
     const own = dice.chance(0.6) ? { deviceKey: `device-key-${this.number}` } : {};
     const asked = this.enrolling('own', { ...own, ...this.key(0.4) });
     const thief = this.enrolling('thief', { deviceKey: 'of-a-thief' });
@@ -279,7 +282,7 @@ export const WHOLE_LIST = { limit: 1_000, after: 0 };
 export async function voidTokens(world: World, users: readonly string[]): Promise<void> {
   const { clientDice: dice } = world;
   while (!world.calm) {
-    await delay(world.clock, dice.pauseMs(2_000));
+    await delay(world.clock, dice.pauseMs(700));
     // What the store refuses is in a batch with what others ask, which must not fail for it.
     const user = dice.chance(0.3) ? UNSTORABLE : dice.pick(users);
     const asked: Asked = { kind: 'void', user };

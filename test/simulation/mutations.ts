@@ -15,6 +15,7 @@ export interface Mutation {
 
 const STREAM_ACTOR = 'runtime/stream-actor.js';
 const ACTOR_CELL = 'runtime/actor-cell.js';
+const DECIDE = 'actors/devices/decide.js';
 const OVERLAY = 'actors/devices/overlay.js';
 const STATE = 'actors/devices/state.js';
 
@@ -123,5 +124,41 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'actors/limiter/actor.js',
     find: /const total = totals\.get\(key\);/,
     put: 'const total = undefined;',
+  },
+  {
+    name: 'kills: a first use is confirmed without asking again under the lock',
+    file: DECIDE,
+    find: /if \(overlay\.isKilled\(device\)\) \{/,
+    put: 'if (false) {',
+  },
+  {
+    name: 'voids: one after the clock was set back moves nothing',
+    file: DECIDE,
+    find: /Math\.max\(overlay\.nowMs, overlay\.voidedUpToMs\(input\.user\) \+ 1\)/,
+    put: 'Math.max(overlay.nowMs, overlay.voidedUpToMs(input.user))',
+  },
+  {
+    name: 'idempotency: what a key was answered is forgotten',
+    file: DECIDE,
+    find: /return storedAnswer\(idempotency, .*\);/,
+    put: 'return undefined;',
+  },
+  {
+    name: 'refused writes: the whole batch fails for one',
+    file: STREAM_ACTOR,
+    find: /if \(batch\.length === 1\) \{([\s\S]*?)return \[(toFailure\(.*?)\];/,
+    put: '{ $1 return batch.map(() => $2);',
+  },
+  {
+    name: 'operators: they have no reserve',
+    file: 'runtime/lane.js',
+    find: /\(letter\.operator \? operatorReserve : 0\)/,
+    put: '0',
+  },
+  {
+    name: 'deadlines: a front thread waits for ever',
+    file: 'runtime/actor-channel.js',
+    find: /if \(group\.message\.deadlineMs \+ EXPIRY_GRACE_MS > nowMs\)/,
+    put: 'if (nowMs > 0)',
   },
 ];

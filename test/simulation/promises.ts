@@ -85,7 +85,7 @@ export class Promises {
       this.deviceOfToken.set(asked.token, value.device.id);
       if (known !== value.device.id) return 'one token made two devices';
     }
-    if (asked.kind === 'fail') {
+    if (asked.kind === 'fail' && call.actorThread > 0) {
       const name = `${call.replica} ${call.actorThread} ${asked.address}`;
       const granted = (this.granted.get(name) ?? 0) + 1;
       this.granted.set(name, granted);

@@ -73,6 +73,7 @@ export class World {
     const answer = await replica.ask(asked);
     this.outstanding -= 1;
     call.answer = answer;
+    if (replica.actorThread !== call.actorThread) call.actorThread = 0;
     call.endedMs = this.clock.monotonicMs();
     this.noteAnswer(call);
     const broken = this.promises.broken(call, replica.heldMs() - heldMs);
