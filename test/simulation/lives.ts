@@ -60,6 +60,7 @@ export class Life {
     await this.mint();
     if (this.tokens.length === 0) return;
     await this.enrollSomehow();
+    if (dice.chance(0.4)) await this.killAtFirstUse();
     const { crowded } = settings;
     const users = crowded ? dice.whole(5, 8) : dice.whole(1, 3);
     await Promise.all([
@@ -216,6 +217,19 @@ export class Life {
     await this.knockEverywhere();
     await this.insist(dice.chance(0.5) ? asked : { ...asked, reason: 'stolen' });
     await this.insist({ kind: 'get', id });
+  }
+
+  /** Somebody kills it at the very moment at which it comes for the first time. */
+  private async killAtFirstUse(): Promise<void> {
+    if (this.id === undefined) return;
+    const { clientDice: dice, clock } = this.world;
+    const target = { kind: 'device', id: this.id } as const;
+    await Promise.all([
+      this.knockEverywhere(),
+      this.insist({ kind: 'kill', target, reason: 'odd from the start' }),
+    ]);
+    await delay(clock, dice.between(0, 3_000));
+    await this.insist({ kind: 'lift', target });
   }
 
   private async killAndLift(): Promise<void> {

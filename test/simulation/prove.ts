@@ -1,6 +1,6 @@
 /**
  * Takes each rule of `mutations.ts` out of a copy of the compiled code and runs seeds until one
- * fails: `node dist/test/simulation/prove.js [--seeds 200] [words of a name]`. Exits 1 if a rule
+ * fails: `node dist/test/simulation/prove.js [--seeds 400] [words of a name]`. Exits 1 if a rule
  * can be taken out unnoticed.
  */
 import { spawnSync } from 'node:child_process';
@@ -15,7 +15,7 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    seeds: { type: 'string', default: '200' },
+    seeds: { type: 'string', default: '400' },
     'answers-only': { type: 'boolean', default: false },
   },
 });
