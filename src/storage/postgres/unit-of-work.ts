@@ -24,9 +24,9 @@ import {
   type UnitOfWork,
 } from '../store.js';
 import { StoreError } from '../store-error.js';
-import { type Connections, outcomeUnknown, type Session, type Write } from './connections.js';
+import type { Connections, Session, Write } from './connections.js';
 import { writeCounters } from './counters.js';
-import { isSerializationFailure, serverError } from './database-error.js';
+import { isSerializationFailure } from './database-error.js';
 import { foldDocuments, LOCK_DOCUMENTS, readDocuments, writeDocuments } from './documents.js';
 import {
   APPEND,
@@ -40,23 +40,10 @@ import {
 import { foldValues, LOCK_VALUES, metLiveRow, readEntries, writeValues } from './key-value.js';
 import { NOTIFY, notifyValues } from './listener.js';
 import { integer, type Row } from './row.js';
-
-/** A client that stops in a transaction is cut off by the server, and its locks are free again. */
-const IDLE_IN_TRANSACTION_MS = 2_000;
-/** Above what a stopped client can hold a lock for, so that waiting for one succeeds. */
-const LOCK_MS = 3_000;
-const STATEMENT_MS = 5_000;
-/** The wait for the locks and then one statement, each at its bound, and a second for the way. */
-const ROUND_TRIP_MAX_MS = LOCK_MS + STATEMENT_MS + 1_000;
+import { BEGIN, commitTogether, ROUND_TRIP_MAX_MS, rollBack, together } from './transaction.js';
 
 /** Two histories of one stream agree on a batch mark once in 2^64. */
 const BATCH_BYTES = 8;
-
-/** Not READ WRITE: a database that was set read-only, as when its disk is full, must refuse. */
-const BEGIN =
-  'BEGIN ISOLATION LEVEL READ COMMITTED; ' +
-  `SET LOCAL idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}; ` +
-  `SET LOCAL lock_timeout = ${LOCK_MS}; SET LOCAL statement_timeout = ${STATEMENT_MS}`;
 
 /** What one attempt came to. What `decide` threw goes to the caller as it is. */
 type Outcome =
@@ -106,11 +93,6 @@ export class UnitRunner {
       return startOver(error);
     }
   }
-}
-
-/** A connection that fails meanwhile is rolled back by the server. */
-async function rollBack(session: Session): Promise<void> {
-  await session.script('ROLLBACK', ROUND_TRIP_MAX_MS).catch(() => session.abandon());
 }
 
 /** Says whether the unit may be tried again from the start; throws what ends it. */
@@ -210,47 +192,9 @@ async function writeAndCommit(
   return { records, position: after(locked.position, records), storeTimeMs: locked.storeTimeMs };
 }
 
-/**
- * Sends the writes and the commit in one round trip. Nothing was written if a write failed: the
- * server then answers the commit with ROLLBACK. If the connection was lost, nobody knows.
- */
-async function commitTogether(session: Session, writes: readonly Write[]): Promise<Row[][]> {
-  const wasBroken = session.isBroken;
-  const sent = session.inOnePiece(() => {
-    const all = writes.map(([statement, values]) =>
-      session.send(statement, values, ROUND_TRIP_MAX_MS),
-    );
-    return [session.script('COMMIT', ROUND_TRIP_MAX_MS), ...all] as const;
-  });
-  const [commit, ...written] = await Promise.allSettled(sent);
-  const refused = written.find((write) => write.status === 'rejected');
-  if (refused !== undefined && serverError(refused.reason) !== undefined) throw refused.reason;
-  if (commit.status === 'rejected') {
-    const said = serverError(commit.reason);
-    if (said?.severity === 'ERROR' || wasBroken || writes.length === 0) throw commit.reason;
-    throw outcomeUnknown();
-  }
-  if (commit.value !== 'COMMIT') {
-    throw new StoreError('store_unavailable', `The database answered COMMIT with ${commit.value}.`);
-  }
-  return written.map((write) => (write.status === 'fulfilled' ? write.value : []));
-}
-
 function after(position: Position, records: readonly StoredRecord[]): Position {
   if (records.length === 0) return position;
   const cursors: Record<string, Cursor> = { ...position.cursors };
   for (const { stream, id, batch } of records) cursors[stream] = { id, batch };
   return { ...position, cursors };
-}
-
-/** Waits for all, so that nothing is left on the connection, then throws the first failure. */
-async function together<T extends readonly unknown[]>(
-  sent: T,
-): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
-  const settled = await Promise.allSettled(sent);
-  const failed = settled.find((one) => one.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
-  return settled.map((one) => (one.status === 'fulfilled' ? one.value : undefined)) as {
-    -readonly [K in keyof T]: Awaited<T[K]>;
-  };
 }
