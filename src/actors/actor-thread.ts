@@ -5,10 +5,10 @@ import { describe } from '../runtime/failure.js';
 import { openLog } from '../runtime/pino-log.js';
 import { systemRandom } from '../runtime/random.js';
 import { actorThreadControl, serveControl, threadStart } from '../runtime/thread-control.js';
-import { openHints, openStore, type StoreSource } from '../storage/open-store.js';
+import { openStore, type StoreSource } from '../storage/open-store.js';
 import { sweepRegularly } from '../storage/sweeper.js';
 import { actorDefinition } from './catalogue.js';
-import { KILL_LIST_ACTOR, KillListClient } from './kill-list/client.js';
+import { followHints } from './hinted-actors.js';
 
 /** What the supervisor's process gives to an actor thread. */
 export interface ActorThreadData {
@@ -36,28 +36,19 @@ const host = new ActorHost(
     },
   },
 );
-const kills = data.actors.includes(KILL_LIST_ACTOR)
-  ? new KillListClient(host.localRef(KILL_LIST_ACTOR))
-  : undefined;
-/** The thread of the kill list listens: a hint makes the actor catch up, which tells its news. */
-const hints =
-  kills &&
-  openHints(data.store, { clock, random, log }, () => {
-    // What fails here is made up for by the poll.
-    kills.version().catch(() => undefined);
-  });
+const hints = followHints(host, data, { clock, random, log });
 const sweeper = data.sweeps ? sweepRegularly(store, { clock, random, log }) : undefined;
 
 serveControl(
   actorThreadControl(host, {
     facts: () => ({
       ...store.facts(),
-      dbOpenConnections: (store.facts()['dbOpenConnections'] ?? 0) + (hints?.open ?? 0),
-      hintsListening: hints?.isListening === true ? 1 : 0,
+      dbOpenConnections: (store.facts()['dbOpenConnections'] ?? 0) + hints.open,
+      hintsListening: hints.isListening ? 1 : 0,
     }),
     close: async () => {
       sweeper?.stop();
-      await hints?.close();
+      await hints.close();
       await store.close();
     },
   }),

@@ -53,7 +53,7 @@ const WRITE_KINDS: Readonly<Record<keyof GatewayWrites, true>> = {
   rotate: true,
   remove: true,
 };
-/** A removal that another replica made closes streams here after this, without any hint. */
+/** A removal that another replica made closes streams here after this, where no hint arrives. */
 const POLL_MS = 200;
 /** Enough that no two starts of replicas have the same mark. */
 const START_BYTES = 8;
@@ -114,6 +114,8 @@ class GatewaysBehaviour implements StreamBehaviour<GatewaysState, StorageTypes> 
         return authenticate(state, payload as string, view.storeTimeMs);
       case 'list':
         return this.list(state, payload as ListGateways, view);
+      case 'catchUp':
+        return true;
       case 'report':
         return this.report(state, payload as GatewayReport, view.position.epoch);
       default:

@@ -36,6 +36,11 @@ export class GatewaysClient {
     return this.value('list', input);
   }
 
+  /** Resolves after a catch-up, whose news are on their way to the front threads by then. */
+  catchUp(): Promise<true> {
+    return this.value('catchUp', null);
+  }
+
   /** What one front thread has open; see `GatewayReport`. */
   report(input: GatewayReport): Promise<true> {
     return this.value('report', input);

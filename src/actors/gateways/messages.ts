@@ -106,6 +106,8 @@ export interface GatewayReads {
   /** The token's digest in, the gateway's id out, or `token_unknown`. Ages as devices' do. */
   authenticate: { payload: string; answer: string };
   list: { payload: ListGateways; answer: GatewayList };
+  /** Answered after a catch-up, which tells its news: for hints that another replica wrote. */
+  catchUp: { payload: null; answer: true };
   /** Kept in memory; written with others' in the background. */
   report: { payload: GatewayReport; answer: true };
 }

@@ -23,6 +23,7 @@ import type {
   RotateGateway,
 } from './messages.js';
 import {
+  GATEWAYS_STREAM,
   type Gateway,
   type GatewaysRecord,
   type GatewaysState,
@@ -70,6 +71,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     return {
       appends: this.records.map((record) => toGatewayAppend(record, format)),
       kv: this.kvChanges,
+      ...(this.records.length === 0 ? {} : { hints: [GATEWAYS_STREAM] }),
     };
   }
 
