@@ -1,0 +1,8 @@
+#!/usr/bin/env node
+/** The `halo-verify` command: proves a chain of evidence without asking its server. */
+import { processConsole } from './console.js';
+import { runHaloVerify } from './halo-verify/program.js';
+
+process.exitCode = await runHaloVerify(process.argv.slice(2), processConsole(), {
+  isTerminal: process.stderr.isTTY === true,
+});
