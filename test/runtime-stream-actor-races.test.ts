@@ -13,7 +13,7 @@ import type { CatchUp, Position } from '../src/storage/store.js';
 import { StoreError } from '../src/storage/store-error.js';
 import { manualClock } from './fixtures/device-replica.js';
 import { keepAlive } from './fixtures/keep-alive.js';
-import { Gate } from './fixtures/toy-actor.js';
+import { alone, Gate } from './fixtures/toy-actor.js';
 
 keepAlive(t);
 
@@ -51,7 +51,7 @@ async function open(hooks: ModelHooks = {}, paged = false) {
   const random = seededRandom(1);
   const database = new (paged ? PagedDatabase : ModelDatabase)(manualClock(), random);
   const actors = [new ModelStore(database, hooks), new ModelStore(database)].map(
-    (store) => new StreamActor('values', values, store, silentLog),
+    (store) => new StreamActor('values', values, store, silentLog, alone),
   );
   for (const actor of actors) await actor.open();
   return { database, actor: actors[0]!, other: actors[1]! };

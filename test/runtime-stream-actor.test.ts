@@ -10,7 +10,7 @@ import { type ModelHooks, ModelStore } from '../src/storage/model/model-store.js
 import { StoreError } from '../src/storage/store-error.js';
 import { manualClock } from './fixtures/device-replica.js';
 import { keepAlive } from './fixtures/keep-alive.js';
-import { Gate } from './fixtures/toy-actor.js';
+import { alone, Gate } from './fixtures/toy-actor.js';
 
 keepAlive(t);
 
@@ -52,7 +52,7 @@ async function open(hooks: ModelHooks = {}) {
   const another = new ModelStore(database);
   await another.kv.put('taken', '', null);
   const actors = [store, another].map(
-    (own) => new StreamActor<string[], StorageTypes>('words', words, own, silentLog),
+    (own) => new StreamActor<string[], StorageTypes>('words', words, own, silentLog, alone),
   );
   for (const actor of actors) await actor.open();
   return { database, actor: actors[0]!, other: actors[1]! };

@@ -15,14 +15,17 @@ import {
   type ActorHandlers,
   Escalate,
   MustReopen,
+  WRITE_DEADLINE_MS,
+  type WriteAsk,
 } from './actor.js';
 import { ActorMetrics, type ActorSnapshot, type CellState } from './actor-metrics.js';
-import { type Clock, delay, type Timer } from './clock.js';
+import { type Clock, delay, repeat, type Timer } from './clock.js';
 import { CodedError, describe, type Failure, failure, isFailure, toFailure } from './failure.js';
 import { Lane, type Letter } from './lane.js';
 import type { Log } from './log.js';
 import type { Random } from './random.js';
 import { backoffMs, RESTART_BOUNDS, RestartIntensity } from './restart-policy.js';
+import { Waiters } from './waiters.js';
 
 /** What the cells of one thread share; a simulation passes its own clock, randomness and log. */
 export interface CellEnvironment {
@@ -58,7 +61,10 @@ export class ActorCell {
   private writing: readonly Letter[] | undefined;
   private backgroundTimer: Timer | undefined;
   private expiryTimer: Timer | undefined;
-  private idle: (() => void)[] = [];
+  /** Reads that were answered by a promise, which no batch waits for. */
+  private promised = 0;
+  private readonly emptied = new Waiters();
+  private readonly batchEnded = new Waiters();
 
   constructor(
     private readonly definition: ActorDefinition,
@@ -69,6 +75,7 @@ export class ActorCell {
     this.writeLane = new Lane(this.bounds.writeLane);
     this.context = {
       publish: (message) => environment.publish?.(definition.name, message),
+      offer: (ask, onAnswer) => this.offerOwn(ask, onAnswer),
     };
     this.handlers = definition.create(this.context);
   }
@@ -84,8 +91,15 @@ export class ActorCell {
   /** Opens the view; resolves when it is complete for the first time, however long that takes. */
   async open(): Promise<void> {
     await this.openUntilComplete();
-    this.scheduleBackground();
-    this.scheduleExpiry();
+    if (this.isStopped()) return;
+    const { clock } = this.environment;
+    const { backgroundPeriodMs } = this.bounds;
+    this.backgroundTimer = repeat(clock, backgroundPeriodMs, () => this.background());
+    // Whoever waits behind a long commit is answered in time, and never run.
+    this.expiryTimer = repeat(clock, EXPIRY_PERIOD_MS, () => {
+      this.expireIn(this.readLane);
+      this.expireIn(this.writeLane);
+    });
   }
 
   /** Queues one ask. Call `run` after the last of a message. */
@@ -104,21 +118,30 @@ export class ActorCell {
     );
   }
 
+  /** Something that the actor asks of itself; like an operator's, overload does not refuse it. */
+  private offerOwn({ kind, payload }: WriteAsk, onAnswer: (answer: unknown) => void): void {
+    const arrivedMs = this.environment.clock.monotonicMs();
+    const deadlineMs = arrivedMs + WRITE_DEADLINE_MS;
+    const to = { reply: (_: number, answer: unknown) => onAnswer(answer) };
+    this.offer({ kind, payload, deadlineMs, arrivedMs, operator: true, to, index: 0 });
+    this.run();
+  }
+
   /** Starts whatever can start. Cheap when nothing can. */
   run(): void {
     this.runReads();
     this.runWrites();
-    if (!this.reading && !this.writing && this.idle.length > 0) {
-      if (this.readLane.depth === 0 && this.writeLane.depth === 0) this.resolveIdle();
-    }
+    if (this.reading || this.writing) return;
+    this.batchEnded.release();
+    const isEmpty = this.readLane.depth === 0 && this.writeLane.depth === 0;
+    if (isEmpty && this.promised === 0) this.emptied.release();
   }
 
-  /** Resolves once nothing waits or runs. New asks are still taken: stop the senders first. */
+  /** Resolves once nothing waits, runs or is promised. New asks are still taken: stop the senders first. */
   drained(): Promise<void> {
-    return new Promise((resolve) => {
-      this.idle.push(resolve);
-      this.run();
-    });
+    const emptied = this.emptied.wait();
+    this.run();
+    return emptied;
   }
 
   /** Answers whatever still waits, lets a running commit end, closes the view. Idempotent. */
@@ -129,7 +152,7 @@ export class ActorCell {
     this.expiryTimer?.cancel();
     await this.settled();
     await this.handlers.close();
-    this.resolveIdle();
+    this.emptied.release();
   }
 
   /** Figures since the cell was made: restarts of the actor do not reset them. */
@@ -191,8 +214,7 @@ export class ActorCell {
         }
         answer = toFailure(error);
       }
-      if (typeof answer === 'object' && answer !== null)
-        this.answerLater(letter, answer, startedMs);
+      if (answer instanceof Object) this.answerLater(letter, answer, startedMs);
       else this.answer(letter, answer, startedMs);
     }
     metrics.readHandleMs.observe(this.environment.clock.monotonicMs() - startedMs);
@@ -203,10 +225,16 @@ export class ActorCell {
     if (answer instanceof Escalate) {
       this.offer({ ...letter, kind: answer.kind, payload: answer.payload });
     } else if (answer instanceof Promise) {
-      answer.then(
-        (value: unknown) => this.answer(letter, value, startedMs),
-        (error: unknown) => this.answer(letter, this.explained(error), 0),
-      );
+      this.promised += 1;
+      void answer
+        .then(
+          (value: unknown) => this.answer(letter, value, startedMs),
+          (error: unknown) => this.answer(letter, this.explained(error), 0),
+        )
+        .finally(() => {
+          this.promised -= 1;
+          this.run();
+        });
     } else {
       this.answer(letter, answer, isFailure(answer) ? 0 : startedMs);
     }
@@ -214,9 +242,13 @@ export class ActorCell {
 
   private readsFailed(batch: readonly Letter[], error: unknown): void {
     this.metrics.catchUpFailures += 1;
+    this.batchFailed(batch, error);
+  }
+
+  private batchFailed(batch: readonly Letter[], error: unknown, code?: string): void {
     if (error instanceof MustReopen) this.reopen(error, batch);
     else if (error instanceof CodedError) this.answerAll(batch, toFailure(error));
-    else this.crashed(error, batch);
+    else this.crashed(error, batch, code);
   }
 
   private runWrites(): void {
@@ -241,37 +273,25 @@ export class ActorCell {
         this.answer(letter, answers[position], startedMs);
       });
     } catch (error) {
-      if (error instanceof MustReopen) this.reopen(error, batch);
-      else if (error instanceof CodedError) this.answerAll(batch, toFailure(error));
-      else this.crashed(error, batch, 'outcome_unknown');
+      this.batchFailed(batch, error, 'outcome_unknown');
     }
     this.metrics.writeHandleMs.observe(this.environment.clock.monotonicMs() - startedMs);
   }
 
   /** Takes a batch and answers what has waited too long instead of running it. */
   private takeLive(lane: Lane, countMax: number): Letter[] {
-    const nowMs = this.environment.clock.monotonicMs();
-    for (const letter of lane.takeExpired(nowMs)) this.expire(letter);
+    this.expireIn(lane);
     return lane.take(countMax);
   }
 
-  /** Whoever waits behind a long commit is answered in time, and never run. */
-  private scheduleExpiry(): void {
-    const { clock } = this.environment;
-    this.expiryTimer = clock.schedule(() => {
-      const nowMs = clock.monotonicMs();
-      for (const letter of this.readLane.takeExpired(nowMs)) this.expire(letter);
-      for (const letter of this.writeLane.takeExpired(nowMs)) this.expire(letter);
-      if (this.state !== 'stopped') this.scheduleExpiry();
-    }, EXPIRY_PERIOD_MS);
-  }
-
-  private expire(letter: Letter): void {
-    this.metrics.expired += 1;
-    const answer =
-      this.handlers.expired?.(letter, this.writing ?? []) ??
-      failure('deadline_exceeded', 'The request waited too long and was not run.', 1);
-    this.answer(letter, answer, 0);
+  private expireIn(lane: Lane): void {
+    for (const letter of lane.takeExpired(this.environment.clock.monotonicMs())) {
+      this.metrics.expired += 1;
+      const answer =
+        this.handlers.expired?.(letter, this.writing ?? []) ??
+        failure('deadline_exceeded', 'The request waited too long and was not run.', 1);
+      this.answer(letter, answer, 0);
+    }
   }
 
   /** A bug: everything pending is answered, the view is thrown away and made anew. */
@@ -346,26 +366,19 @@ export class ActorCell {
 
   /** Resolves when no batch of the present handlers runs any more. */
   private async settled(): Promise<void> {
-    while (this.reading || this.writing) await delay(this.environment.clock, 1);
+    if (this.reading || this.writing) await this.batchEnded.wait();
   }
 
-  private scheduleBackground(): void {
-    const { clock, log } = this.environment;
-    this.backgroundTimer = clock.schedule(() => {
-      const work = this.state === 'running' ? this.handlers.background?.() : undefined;
-      void (work ?? Promise.resolve())
-        .catch((error: unknown) => this.backgroundFailed(error, log))
-        .finally(() => {
-          if (this.state !== 'stopped') this.scheduleBackground();
-        });
-    }, this.bounds.backgroundPeriodMs);
-  }
-
-  private backgroundFailed(error: unknown, log: Log): void {
-    if (error instanceof MustReopen) this.reopen(error, []);
-    else if (error instanceof CodedError) {
-      log.warn({ actor: this.name, error: describe(error) }, 'Background work failed; it goes on.');
-    } else this.crashed(error, []);
+  private async background(): Promise<void> {
+    if (this.state !== 'running') return;
+    try {
+      await this.handlers.background?.();
+    } catch (error) {
+      if (error instanceof CodedError) {
+        const fields = { actor: this.name, error: describe(error) };
+        this.environment.log.warn(fields, 'Background work failed; it goes on.');
+      } else this.batchFailed([], error);
+    }
   }
 
   private explained(error: unknown): Failure {
@@ -381,11 +394,5 @@ export class ActorCell {
 
   private answer(letter: Letter, answer: unknown, freshSinceMs: number): void {
     letter.to.reply(letter.index, answer, freshSinceMs);
-  }
-
-  private resolveIdle(): void {
-    const waiting = this.idle;
-    this.idle = [];
-    for (const resolve of waiting) resolve();
   }
 }

@@ -16,6 +16,8 @@ export class Escalate {
 export interface ActorContext {
   /** Sends news, structured-cloneable, to every front thread, before any later answer. */
   readonly publish: (message: unknown) => void;
+  /** Puts a write into the actor's own lane; `onAnswer` gets its value or `Failure`, later. */
+  readonly offer: (ask: WriteAsk, onAnswer: (answer: unknown) => void) => void;
 }
 
 /** One write of a batch, as the handlers see it. */

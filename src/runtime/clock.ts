@@ -43,3 +43,27 @@ export const systemClock: Clock = {
 export function delay(clock: Clock, delayMs: number): Promise<void> {
   return new Promise((resolve) => clock.schedule(resolve, delayMs));
 }
+
+/**
+ * Calls `work` again and again, each time so long after the last call ended, until it is cancelled.
+ * `work` says itself what goes wrong: it must neither throw nor reject.
+ */
+export function repeat(clock: Clock, pauseMs: number, work: () => void | Promise<void>): Timer {
+  let cancelled = false;
+  let timer: Timer;
+  const again = (): void => {
+    if (!cancelled) timer = clock.schedule(run, pauseMs);
+  };
+  const run = (): void => {
+    const working = work();
+    if (working === undefined) again();
+    else void working.then(again);
+  };
+  again();
+  return {
+    cancel: () => {
+      cancelled = true;
+      timer.cancel();
+    },
+  };
+}

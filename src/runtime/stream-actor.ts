@@ -9,8 +9,8 @@
  *   only after its commit; after an unknown outcome the cursor stays and the next catch-up tells.
  * - A batch that the store refuses is halved until the one that does not fit fails alone.
  */
-import { type ActorHandlers, MustReopen, type WriteAsk } from './actor.js';
-import { CodedError, describe, toFailure } from './failure.js';
+import { type ActorContext, type ActorHandlers, MustReopen, type WriteAsk } from './actor.js';
+import { CodedError, describe, isFailure, toFailure } from './failure.js';
 import type { Log } from './log.js';
 import {
   HISTORY_CHANGED,
@@ -83,6 +83,8 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   private position: T['position'] | undefined;
   private storeTimeMs = 0;
   private replayedRecords = 0;
+  /** Writes that are due and were offered, not answered yet. */
+  private dueOffered = 0;
   /** Settles when all pages of a long catch-up have been applied, or could not be read. */
   private paging: Promise<void> | undefined;
 
@@ -91,7 +93,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     private readonly behaviour: StreamBehaviour<State, T>,
     private readonly store: StreamStore<T>,
     private readonly log: Log,
-    private readonly publish: (message: unknown) => void = () => undefined,
+    private readonly context: ActorContext,
   ) {
     this.state = behaviour.emptyState();
   }
@@ -181,10 +183,24 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   /** Keeps an idle view warm and notices a changed history without traffic. */
   async background(): Promise<void> {
     await this.refresh();
-    const due = this.behaviour.due?.(this.state, this.storeTimeMs) ?? [];
-    if (due.length > 0) await this.write(due);
+    this.offerDue();
     await this.behaviour.background?.(this.state);
     this.tell(true);
+  }
+
+  /** In the lane as all writes are, so that a drain waits for them. */
+  private offerDue(): void {
+    if (this.dueOffered > 0) return;
+    const due = this.behaviour.due?.(this.state, this.storeTimeMs) ?? [];
+    this.dueOffered = due.length;
+    for (const ask of due) {
+      this.context.offer(ask, (answer) => {
+        this.dueOffered -= 1;
+        if (!isFailure(answer)) return;
+        const { kind } = ask;
+        this.log.warn({ actor: this.name, kind, error: answer }, 'A write that is due failed.');
+      });
+    }
   }
 
   async close(): Promise<void> {
@@ -228,10 +244,20 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
       });
       return overlay.changes();
     });
-    this.applyAll(committed.records, committed.position, 'outcome_unknown');
-    this.storeTimeMs = Math.max(this.storeTimeMs, committed.storeTimeMs);
-    this.tell(false);
+    this.applyCommitted(committed);
     return answers;
+  }
+
+  /** Whatever goes wrong from here on, nobody may be told that nothing happened, nor do it again. */
+  private applyCommitted(committed: Awaited<ReturnType<StreamStore<T>['commit']>>): void {
+    try {
+      this.applyAll(committed.records, committed.position);
+      this.storeTimeMs = Math.max(this.storeTimeMs, committed.storeTimeMs);
+      this.tell(false);
+    } catch (cause) {
+      const message = 'What was committed cannot be applied.';
+      throw new MustReopen(message, cause, 'outcome_unknown');
+    }
   }
 
   private apply(result: StreamCatchUp<T['position'], T['record']>): void | Promise<void> {
@@ -245,7 +271,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     if (!this.behaviour.news) return;
     const view = { position: this.known(), storeTimeMs: this.storeTimeMs };
     const news = this.behaviour.news(this.state, view, routine);
-    if (news !== undefined) this.publish(news);
+    if (news !== undefined) this.context.publish(news);
   }
 
   /**
@@ -279,11 +305,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   }
 
   /** Applies what is new and moves the cursors; never backwards. */
-  private applyAll(
-    records: readonly T['record'][],
-    reached: T['position'],
-    code?: MustReopen['code'],
-  ): void {
+  private applyAll(records: readonly T['record'][], reached: T['position']): void {
     if (records.length === 0 && reached === this.position) return;
     const cursors = { ...this.known().cursors };
     try {
@@ -292,7 +314,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
         this.behaviour.apply(this.state, record);
       }
     } catch (cause) {
-      throw new MustReopen('A record cannot be applied.', cause, code);
+      throw new MustReopen('A record cannot be applied.', cause);
     }
     for (const [stream, cursor] of Object.entries(reached.cursors)) {
       if (cursor.id > (cursors[stream]?.id ?? 0)) cursors[stream] = cursor;

@@ -68,12 +68,13 @@ export function devicesActor(environment: DevicesEnvironment): ActorDefinition {
   return {
     name: DEVICES_ACTOR,
     isWrite: isDeviceWrite,
-    create: () =>
+    create: (context) =>
       new StreamActor<DevicesState, StorageTypes>(
         DEVICES_ACTOR,
         new DevicesBehaviour(environment),
         environment.store,
         environment.log,
+        context,
       ),
   };
 }

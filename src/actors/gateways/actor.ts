@@ -65,13 +65,13 @@ export function gatewaysActor(environment: GatewaysEnvironment): ActorDefinition
     name: GATEWAYS_ACTOR,
     isWrite: isGatewayWrite,
     bounds: { backgroundPeriodMs: POLL_MS },
-    create: ({ publish }) =>
+    create: (context) =>
       new StreamActor<GatewaysState, StorageTypes>(
         GATEWAYS_ACTOR,
         new GatewaysBehaviour(environment, start),
         environment.store,
         environment.log,
-        publish,
+        context,
       ),
   };
 }

@@ -35,8 +35,8 @@ export function killListActor({ store, log }: KillListEnvironment): ActorDefinit
     name: KILL_LIST_ACTOR,
     isWrite: isKillListWrite,
     bounds: { backgroundPeriodMs: POLL_MS },
-    create: ({ publish }) =>
-      new StreamActor<KillListState, StorageTypes>(KILL_LIST_ACTOR, behaviour, store, log, publish),
+    create: (context) =>
+      new StreamActor<KillListState, StorageTypes>(KILL_LIST_ACTOR, behaviour, store, log, context),
   };
 }
 
