@@ -7,7 +7,8 @@ import type { Clock, Timer } from '../../runtime/clock.js';
 
 /** One question to the database that has not been answered yet; a token for `end`. */
 export interface InFlight {
-  /** On the monotonic clock. */
+  /** Both on the monotonic clock. */
+  readonly askedMs: number;
   readonly deadlineMs: number;
   /** Found late once. After a pause of this process the answer may lie unread in the socket. */
   late: boolean;
@@ -22,12 +23,27 @@ const LOOK_EVERY_MS = 125;
 export class AnswerWatch {
   readonly #inFlight = new Set<InFlight>();
   #timer: Timer | undefined;
+  #silentSinceMs = Number.NEGATIVE_INFINITY;
 
   constructor(private readonly clock: Clock) {}
 
+  /**
+   * Whether a connection that was last heard of at that time may be half-open: another one was
+   * asked something later, and never answered. What one of them lost all may have lost.
+   */
+  mayBeSilent(heardMs: number): boolean {
+    return heardMs <= this.#silentSinceMs;
+  }
+
+  /** On the monotonic clock, for `mayBeSilent`. */
+  nowMs(): number {
+    return this.clock.monotonicMs();
+  }
+
   /** Calls `abandon` once unless `end` is called within `boundMs`. */
   begin(boundMs: number, abandon: () => void): InFlight {
-    const entry = { deadlineMs: this.clock.monotonicMs() + boundMs, late: false, abandon };
+    const askedMs = this.clock.monotonicMs();
+    const entry = { askedMs, deadlineMs: askedMs + boundMs, late: false, abandon };
     this.#inFlight.add(entry);
     this.#timer ??= this.clock.schedule(() => this.#look(), LOOK_EVERY_MS);
     return entry;
@@ -55,6 +71,7 @@ export class AnswerWatch {
         continue;
       }
       this.#inFlight.delete(entry);
+      this.#silentSinceMs = Math.max(this.#silentSinceMs, entry.askedMs);
       entry.abandon();
     }
     if (this.#inFlight.size > 0)

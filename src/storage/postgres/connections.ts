@@ -44,6 +44,8 @@ export class Connections {
   readonly #pool: pg.Pool;
   readonly #options: ConnectionsOptions;
   readonly #waiting = new Set<(error: unknown) => void>();
+  /** When those that are idle were last heard of. */
+  readonly #heardMs = new WeakMap<pg.PoolClient, number>();
   #closing: Promise<void> | undefined;
   /** Failures of the database, whatever was asked; not what it refused. */
   errors = 0;
@@ -68,7 +70,7 @@ export class Connections {
 
   /** Hands a connection to `work`; one in an unknown state afterwards is destroyed. */
   async use<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    const client = await this.#acquire();
+    const client = await this.#trusted();
     const session = new Session(client, this.#options.pooled, this.#options.watch);
     try {
       return await work(session);
@@ -76,6 +78,7 @@ export class Connections {
       throw this.failed(error);
     } finally {
       session.release();
+      this.#heardMs.set(client, this.#options.watch.nowMs());
     }
   }
 
@@ -113,6 +116,20 @@ export class Connections {
     for (const reject of this.#waiting) reject(closed());
     this.#waiting.clear();
     return this.#closing;
+  }
+
+  /** Lets go of those that may be half-open, as many as there may be: each would cost a deadline. */
+  async #trusted(): Promise<pg.PoolClient> {
+    const { watch, connectionsMax } = this.#options;
+    for (let gone = 0; ; gone += 1) {
+      const client = await this.#acquire();
+      const heardMs = this.#heardMs.get(client);
+      if (heardMs === undefined || !watch.mayBeSilent(heardMs) || gone === connectionsMax) {
+        return client;
+      }
+      client.connection.stream.destroy();
+      client.release(true);
+    }
   }
 
   #acquire(): Promise<pg.PoolClient> {
