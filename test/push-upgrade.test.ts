@@ -1,0 +1,89 @@
+/**
+ * How streams are upgraded: never inside a cork of their own response, which in this build of the
+ * library closes a few of them at once (src/http/push/upgrade-batch.ts).
+ */
+
+import type { HttpResponse, us_socket_context_t, WebSocket } from 'uWebSockets.js';
+import t from 'tap';
+import type { KillStream, StreamSocketData } from '../src/http/push/kill-stream.js';
+import { UpgradeBatch } from '../src/http/push/upgrade-batch.js';
+import { until } from './fixtures/http-front.js';
+import { GATEWAY_TOKEN, PushFront } from './fixtures/push-front.js';
+import { StreamClient } from './fixtures/stream-client.js';
+
+t.setTimeout(120_000);
+
+/** Of one token on one front thread (`STREAMS_PER_TOKEN_MAX`). */
+const STREAMS = 100;
+const WAVES = 10;
+
+const HANDSHAKE = { key: 'k', extensions: '', context: {} as us_socket_context_t };
+const DATA: StreamSocketData = { stream: {} as KillStream };
+
+t.test(
+  'a response is upgraded outside its cork, within a callback of another stream',
+  async (t) => {
+    const events: string[] = [];
+    const noted = (name: string): HttpResponse => {
+      const res = {
+        upgrade: () => events.push(`upgrade ${name}`),
+        cork: (work: () => void) => {
+          events.push(`cork ${name}`);
+          work();
+          return res;
+        },
+      };
+      return res as unknown as HttpResponse;
+    };
+    const helper = {
+      subscribe: () => {
+        events.push('subscribing');
+        batch.subscribed();
+        events.push('subscribed');
+      },
+      unsubscribe: () => undefined,
+    } as unknown as WebSocket<StreamSocketData>;
+    const batch: UpgradeBatch = new UpgradeBatch(() => helper);
+    for (const name of ['a', 'b']) batch.add(noted(name), HANDSHAKE, DATA);
+    t.same(events, [], 'not yet: the batch is what one turn brings');
+    await Promise.resolve();
+    t.same(events, ['subscribing', 'upgrade a', 'upgrade b', 'subscribed']);
+    events.length = 0;
+    new UpgradeBatch(() => undefined).add(noted('first'), HANDSHAKE, DATA);
+    await Promise.resolve();
+    t.same(events, ['upgrade first'], 'the first of a thread has no other to help it');
+  },
+);
+
+t.test('of a thousand streams opened in waves of a hundred not one is lost', async (t) => {
+  const push = await PushFront.start();
+  t.teardown(() => push.close());
+  await until(() => push.front.server.snapshot().push?.version === 0);
+  push.kill('a');
+  const lost: string[] = [];
+  for (let wave = 0; wave < WAVES; wave += 1) {
+    const opened = await Promise.allSettled(
+      Array.from({ length: STREAMS }, () =>
+        StreamClient.open(push.front.url, { token: GATEWAY_TOKEN, acks: true }),
+      ),
+    );
+    const clients = opened.flatMap((result) =>
+      result.status === 'fulfilled' ? [result.value] : [],
+    );
+    for (const result of opened) {
+      if (result.status === 'rejected') lost.push(`wave ${wave}: ${result.reason}`);
+    }
+    push.kill(`wave-${wave}`);
+    const { version } = push;
+    await until(() =>
+      clients.every(({ list, closed }) => list.version === version || closed !== undefined),
+    );
+    for (const { closed, list } of clients) {
+      if (closed !== undefined) lost.push(`wave ${wave}: closed with ${closed.code}`);
+      lost.push(...list.faults);
+    }
+    for (const client of clients) client.destroy();
+    await until(() => push.front.server.snapshot().push?.streams === 0);
+  }
+  t.same(lost, []);
+});
