@@ -1,4 +1,5 @@
 /** What `halo kill`, `lift` and `gateway` ask and say. The server is a stand-in. */
+import { chmodSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -42,6 +43,7 @@ const list = (items: readonly object[], version = 8, epoch = EPOCH): object => (
 /** Runs `halo` against whatever listens at the address. */
 function haloAt(t: Test, url: string) {
   const tokenFile = join(t.testdir({ token: `ops:${TOKEN}\n` }), 'token');
+  chmodSync(tokenFile, 0o600);
   return async (...args: string[]) => {
     const said = { out: '', err: '' };
     const exitCode = await runHalo(args, {
@@ -154,7 +156,7 @@ t.test('gateways are listed with how far they are, made, rotated and removed', a
     [
       'ID       NAME  CREATED           STREAMS  VERSION  STATE',
       'gw_east  east  2026-01-31 12:00  1        8        current',
-      'gw_west  west  2026-01-31 12:00  1        5        behind 8',
+      'gw_west  west  2026-01-31 12:00  1        5        behind (newest: 8)',
       'gw_idle  idle  2026-01-31 12:00  0        -        not connected',
       '',
     ].join('\n'),
@@ -207,7 +209,7 @@ t.test('watch prints what arrives, and goes on over a lost connection', async (t
       '',
     ].join('\n'),
   );
-  t.match(err, /^connected to .*\ndisconnected \(1006\) .*; again in \d+ ms\nconnected to /);
+  t.match(err, /^connected to .*\ndisconnected \(1006\); again in \d+ ms\nconnected to /);
 });
 
 t.test('watch ends with 1 on a gap, and when the token is none', async (t) => {
@@ -226,7 +228,18 @@ t.test('watch ends with 1 on a gap, and when the token is none', async (t) => {
     ['list', 'gap'],
   );
   server.refusal = { status: 401 };
-  t.match(await halo('gateway', 'watch'), { exitCode: 1, err: /not a gateway’s/ });
+  t.match(await halo('gateway', 'watch'), {
+    exitCode: 1,
+    err: /\/token is not a gateway’s.*`halo gateway create`/,
+  });
+});
+
+t.test('watch ends with 1 when nothing arrived until its time was over', async (t) => {
+  const halo = haloAt(t, 'http://127.0.0.1:1');
+  const { exitCode, err } = await halo('gateway', 'watch', '--for', '200ms');
+  t.equal(exitCode, 1);
+  t.match(err, /^disconnected \(connect ECONNREFUSED .*\); again in \d+ ms\n/);
+  t.match(err, /halo: no list arrived from http:\/\/127\.0\.0\.1:1\n$/);
 });
 
 t.test('a wrong command line ends with 2 before anything is asked', async (t) => {

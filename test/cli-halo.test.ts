@@ -1,4 +1,5 @@
 /** What `halo` says of a server's answers, and how it ends. The server is a stand-in. */
+import { chmodSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -50,6 +51,7 @@ async function standIn(t: Test, answers: readonly Answer[]) {
   });
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const tokenFile = join(t.testdir({ token: `ops:${TOKEN}\n` }), 'token');
+  chmodSync(tokenFile, 0o600);
   const halo = async (...args: string[]) => {
     let out = '';
     let err = '';
@@ -147,8 +149,8 @@ t.test('status shows whatever the server says of itself', async (t) => {
     backend: 'file',
     leader: { holder: 'r1', token: 3 },
     actors: [
-      { name: 'devices', thread: 'actor-1' },
-      { name: 'kill-list', thread: 'actor-2' },
+      { name: 'devices', thread: 'actor-1', readDepth: 2, epoch: 'e', devices: 3 },
+      { name: 'kill-list', thread: 'actor-2', newer: { a: 1 } },
     ],
   };
   const { calls, halo } = await standIn(t, [
@@ -157,15 +159,24 @@ t.test('status shows whatever the server says of itself', async (t) => {
   ]);
   const { out } = await halo('status');
   t.match(out, /^replica {2}r1\nbackend {2}file\nleader {3}holder r1, token 3\n\nNAME /);
-  t.match(out, /\ndevices {4}actor-1\nkill-list {2}actor-2\n$/);
+  t.equal(
+    out.split('\n\n')[1],
+    [
+      'NAME       THREAD   STATE  READS  WRITES  RESTARTS  MORE',
+      'devices    actor-1  -      2      -       -         devices 3',
+      'kill-list  actor-2  -      -      -       -         newer a 1',
+      '',
+    ].join('\n'),
+    'what only one actor has is told on its line, also what a newer server says',
+  );
   t.equal(calls[0]?.path, '/v1/status');
   t.same(JSON.parse((await halo('status', '--json')).out), status);
 });
 
 t.test('a problem is told with its code and request id, and ends with 1', async (t) => {
   const problem = {
-    title: 'There is no such device.',
-    code: 'device_not_found',
+    title: 'The replica is tired.',
+    code: 'replica_tired',
     requestId: 'r-17',
     retryable: false,
   };
@@ -182,13 +193,16 @@ t.test('a problem is told with its code and request id, and ends with 1', async 
   t.same(await halo('devices', 'show', 'dev_1'), {
     exitCode: 1,
     out: '',
-    err: 'halo: There is no such device. (device_not_found, request r-17)\n',
+    err: 'halo: The replica is tired. (replica_tired, request r-17)\n',
   });
   t.equal(
     (await halo('status')).err,
     'halo: Busy.: Try later. (overloaded, request r-17); trying again can help\n',
   );
-  t.match(await halo('status'), { exitCode: 1, err: 'halo: status 502\n' });
+  t.match(await halo('status'), {
+    exitCode: 1,
+    err: /status 502 from http:.*a Halos server.*--url/,
+  });
   t.match(await halo('status'), { exitCode: 1, err: /is this a Halos server/ });
   t.match(await halo('devices'), { exitCode: 1, err: /another shape/ });
 });
@@ -211,11 +225,46 @@ t.test('a server that cannot be reached is a failure, not a crash', async (t) =>
   await new Promise((resolve) => closed.close(resolve));
   const { exitCode, err } = await halo('status', '--url', `http://127.0.0.1:${port}`);
   t.equal(exitCode, 1);
-  t.equal(err, `halo: no answer from http://127.0.0.1:${port}: ECONNREFUSED\n`);
+  t.equal(
+    err,
+    `halo: no answer from http://127.0.0.1:${port}: ECONNREFUSED: ` +
+      'is a server running there? Name another with --url\n',
+  );
   t.match(await halo('status', '--token-file', `${tokenFile}.none`), {
     exitCode: 1,
-    err: /cannot read the token .*--token-file/,
+    err: /cannot read the token .* \(ENOENT\): .*--token-file/,
   });
+  writeFileSync(tokenFile, '\u0000\ufffd');
+  t.match(await halo('status'), { exitCode: 1, err: /^halo: there is no token in .*\/token\n$/ });
+});
+
+t.test('a problem that a person can do something about says what', async (t) => {
+  const problem = (title: string, code: string): object => ({ title, code, detail: `${title}.` });
+  const { halo, tokenFile } = await standIn(t, [
+    [401, problem('The token is not known', 'token_unknown')],
+    [404, problem('There is no such device', 'device_not_found')],
+    [404, problem('There is no such gateway', 'gateway_not_found')],
+    [403, problem('The device is revoked', 'device_revoked')],
+  ]);
+  t.equal(
+    (await halo('status')).err,
+    `halo: The token is not known: ${tokenFile} holds one of another server or kind; ` +
+      'name another with --token-file (token_unknown)\n',
+  );
+  t.match((await halo('devices', 'show', 'x')).err, 'no such device: `halo devices` lists them (');
+  t.match((await halo('gateway', 'remove', 'x')).err, 'no such gateway: `halo gateway list` lists');
+  t.match((await halo('devices', 'rotate', 'x')).err, 'is revoked: that is for good; its user can');
+});
+
+t.test('a token file that others can read is told of, and used', async (t) => {
+  const { halo, tokenFile } = await standIn(t, [
+    [200, { items: [] }],
+    [200, { items: [] }],
+  ]);
+  t.equal((await halo('devices')).err, '');
+  chmodSync(tokenFile, 0o604);
+  const expected = `halo: others can read ${tokenFile}: chmod 600 it\n`;
+  t.same(await halo('devices'), { exitCode: 0, out: 'No devices.\n', err: expected });
 });
 
 t.test('a token is never carried to where a redirect leads', async (t) => {
@@ -267,4 +316,7 @@ t.test('help names every command, and ends with 0', async (t) => {
   t.equal(err, '');
   t.match(out, /status[\s\S]*devices[\s\S]*enroll-token[\s\S]*HALO_URL[\s\S]*Exit codes/);
   t.equal((await halo('devices', 'revoke', '--help')).exitCode, 0);
+  t.match((await halo('gateway', 'watch', '--help')).out, /--token-file <FILE> +a gateway’s token/);
+  t.match((await halo('gateway', 'list', '--help')).out, /--token-file <FILE> +an admin token/);
+  t.match(await halo('--version'), { exitCode: 0, out: /^\d+\.\d+\.\d+\n$/, err: '' });
 });

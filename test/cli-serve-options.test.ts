@@ -180,12 +180,13 @@ t.test('addresses, durations and networks are read as they are written', async (
     ['0ms', 0],
     ['250ms', 250],
     ['90s', 90_000],
-    ['24h', 86_400_000],
+    ['1d', 86_400_000],
   ] as const) {
     t.equal(parseDurationMs('--x', text, bounds), ms);
     t.equal(parseDurationMs('--x', formatDuration(ms), bounds), ms, 'and written back');
   }
   t.equal(formatDuration(90_000), '90s');
+  t.equal(parseDurationMs('--x', '24h', bounds), 86_400_000);
   t.same(parseNetworks('--x', '192.168.1.77/24, 2001:db8::ffff/32,127.0.0.1'), [
     '192.168.1.0/24',
     '2001:db8::/32',

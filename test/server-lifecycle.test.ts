@@ -34,7 +34,7 @@ t.test(
     const first = await HaloServer.start(installation, storage);
     const second = HaloServer.spawn(installation, storage);
     t.equal(await second.ended(), 3);
-    t.match(second.output, /is held|in use|another/i);
+    t.match(second.output, /Another process .* Stop it first.*--data-dir/);
     t.equal(await first.stop(), 0);
     const third = await HaloServer.start(installation, storage);
     t.equal(await third.stop(), 0);
@@ -46,9 +46,13 @@ t.test('a port that is taken is said, with exit code 1', async (t) => {
   await new Promise((resolve) => taken.once('listening', resolve));
   t.teardown(() => taken.close());
   const { port } = taken.address() as { port: number };
-  const server = HaloServer.spawn(newInstallation(), onFiles(), ['--listen', `127.0.0.1:${port}`]);
-  t.equal(await server.ended(), 1);
-  t.match(server.output, new RegExp(`127.0.0.1:${port}`));
+  for (const option of ['--listen', '--metrics-listen']) {
+    const address = `127.0.0.1:${port}`;
+    const server = HaloServer.spawn(newInstallation(), onFiles(), [option, address]);
+    t.equal(await server.ended(), 1, option);
+    t.match(server.output, new RegExp(` on ${address}\\. Is another .*${option}`), 'what to do');
+    t.match(server.output, '"code":"port_taken"');
+  }
 });
 
 t.test(

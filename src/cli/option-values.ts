@@ -37,18 +37,26 @@ export function parseListenAddress(origin: string, text: string): ListenAddress 
   return { host, port };
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+const UNIT_MS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
 
-/** Reads `15s`, `500ms`, `2m` or `1h` as milliseconds; a number without its unit is refused. */
+/** Reads `500ms`, `15s`, `2m`, `1h` or `7d` as milliseconds; a number without its unit is refused. */
 export function parseDurationMs(
   origin: string,
   text: string,
   bounds: { readonly minMs: number; readonly maxMs: number },
 ): number {
-  const parts = /^(\d{1,9})(ms|s|m|h)$/.exec(text);
+  const parts = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text);
   const ms = Number(parts?.[1]) * (UNIT_MS[parts?.[2] ?? ''] ?? Number.NaN);
   if (Number.isNaN(ms)) {
-    throw new UsageError(`${origin} takes a duration with its unit, such as 500ms, 15s or 2m`);
+    throw new UsageError(
+      `${origin} takes a duration with its unit, such as 500ms, 15s, 2m, 1h or 7d`,
+    );
   }
   if (ms < bounds.minMs || ms > bounds.maxMs) {
     const range = `${formatDuration(bounds.minMs)} to ${formatDuration(bounds.maxMs)}`;

@@ -1,5 +1,5 @@
 /** Files with secrets: made at once, whole, readable by their owner only. */
-import { link, mkdir, open, readFile, unlink } from 'node:fs/promises';
+import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../runtime/failure.js';
 import type { Random } from '../runtime/random.js';
@@ -39,6 +39,11 @@ export async function readText(path: string): Promise<string> {
   const text = await readFile(path, 'utf8');
   if (text.length <= SECRET_FILE_BYTES_MAX) return text;
   throw new Error(`${path} is too big to be what it should be`);
+}
+
+/** Whether anybody on the machine may read the file: the last three bits of its mode. */
+export async function othersCanRead(path: string): Promise<boolean> {
+  return ((await stat(path)).mode & 0o004) !== 0;
 }
 
 /**

@@ -109,7 +109,7 @@ export const SERVE_OPTIONS = [
     name: 'metrics-listen',
     value: 'HOST:PORT',
     group: LISTENING,
-    help: `where /metrics is served (default ${DEFAULT_METRICS_LISTEN}, or a free port)`,
+    help: `where /metrics is served (default ${DEFAULT_METRICS_LISTEN}; with --listen HOST:0, a free port)`,
   },
   {
     name: 'trusted-proxies',
@@ -178,7 +178,7 @@ export const SERVE_OPTIONS = [
     name: 'policy-dir',
     value: 'DIR',
     group: SECRETS,
-    help: '*.cedar, schema.cedarschema and halos.yaml (default: every decision is deny)',
+    help: '*.cedar, schema.cedarschema and halos.yaml (not used yet: nothing is decided so far)',
   },
   {
     name: 'front-threads',
@@ -196,7 +196,7 @@ export const SERVE_OPTIONS = [
     name: 'lease-ttl',
     value: 'DURATION',
     group: RUNNING,
-    help: 'how long leadership outlives a dead leader (default 15s)',
+    help: 'how long leadership outlives a dead leader (default 15s; not used yet)',
   },
   {
     name: 'shutdown-grace',

@@ -67,6 +67,18 @@ function signalled(log: Log): Promise<undefined> {
   });
 }
 
+/** What a person can do about a start that failed, where the message does not say it, or ''. */
+function startAdvice(code: string): string {
+  switch (code) {
+    case 'port_taken':
+      return ' Is another server running? Choose other ports with --listen and --metrics-listen.';
+    case 'directory_held':
+      return ' Stop it first, or choose another directory with --data-dir.';
+    default:
+      return '';
+  }
+}
+
 function startFailed(error: unknown, log: Log): number {
   if (!(error instanceof CodedError)) {
     log.error({ error: describe(error) }, 'The server cannot start.');
@@ -74,6 +86,6 @@ function startFailed(error: unknown, log: Log): number {
     return EXIT_FAILED;
   }
   log.error({ code: error.code, error: describe(error) }, 'The server cannot start.');
-  process.stderr.write(`${error.message}\n`);
+  process.stderr.write(`${error.message}${startAdvice(error.code)}\n`);
   return exitCodeOf(error);
 }

@@ -9,7 +9,7 @@ import { packageVersion } from './version.js';
 
 const EPILOGUE = `
 Every option can also come from the environment: HALO_LISTEN for --listen. URLs and secrets come
-from files only. A DURATION has its unit: 500ms, 15s, 2m.
+from files only. A DURATION has its unit: 500ms, 15s, 2m, 1h.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (schema mismatch, data directory held).
 `;
 

@@ -8,6 +8,7 @@ import { storeFamilies } from '../http/metrics-families.js';
 import type { StatusDocument } from '../http/services.js';
 import { delay, systemClock } from '../runtime/clock.js';
 import { proveFreePort } from '../runtime/exclusive-port.js';
+import { CodedError } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import { defaultThreadCounts } from '../runtime/placement.js';
 import { systemRandom, uuidV7 } from '../runtime/random.js';
@@ -127,7 +128,7 @@ export class Server {
     const { secret } = keyring.derive(IDEMPOTENCY_KEY_LABEL);
     const supervisor = this.makeSupervisor(storage, counts, port, secret);
     this.supervisor = supervisor;
-    this.metrics = await MetricsListener.open(options.metricsListen, () => measured(supervisor));
+    this.metrics = await openMetrics(options, supervisor);
     await supervisor.start();
     this.readiness = this.watchReadiness(storage, supervisor, {
       pid: process.pid,
@@ -234,6 +235,19 @@ export class Server {
       const { adminTokenFile } = options;
       process.stdout.write(welcomeText({ ...facts, version, dataDir, adminTokenFile }));
     }
+  }
+}
+
+/** Throws `CodedError` `port_taken` when another process has the port. */
+async function openMetrics(
+  { metricsListen }: ServeOptions,
+  supervisor: Supervisor<FrontControl>,
+): Promise<MetricsListener> {
+  try {
+    return await MetricsListener.open(metricsListen, () => measured(supervisor));
+  } catch (cause) {
+    const where = `${metricsListen.host}:${metricsListen.port}`;
+    throw new CodedError('port_taken', `Cannot serve metrics on ${where}.`, { cause });
   }
 }
 

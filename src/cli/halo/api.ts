@@ -2,6 +2,7 @@
 import { systemClock } from '../../runtime/clock.js';
 import { systemRandom, uuidV7 } from '../../runtime/random.js';
 import { readText } from '../private-file.js';
+import { connectionAdvice, problemAdvice } from './advice.js';
 
 /** A server that answered with a problem (RFC 9457), or did not answer. */
 export class ApiError extends Error {
@@ -34,6 +35,8 @@ export class Api {
     /** Without a slash at its end. */
     readonly url: string,
     readonly token: string,
+    /** Where the token was read from, for messages. */
+    readonly tokenFile: string,
   ) {}
 
   /** Reads the token; throws `ApiError` when there is none to read. */
@@ -41,13 +44,17 @@ export class Api {
     let text: string;
     try {
       text = await readText(tokenFile);
-    } catch {
-      throw new ApiError(`cannot read the token in ${tokenFile}: name another with --token-file`);
+    } catch (error) {
+      const why = error instanceof Error && 'code' in error ? ` (${String(error.code)})` : '';
+      throw new ApiError(
+        `cannot read the token in ${tokenFile}${why}: name another with --token-file`,
+      );
     }
     const first = text.split('\n').find((line) => line.trim() !== '') ?? '';
     const token = first.slice(first.indexOf(':') + 1).trim();
-    if (token === '') throw new ApiError(`there is no token in ${tokenFile}`);
-    return new Api(url.replace(/\/+$/, ''), token);
+    // What cannot stand in a header is not a token; fetch would say so in words about characters.
+    if (!/^[\x21-\x7e]+$/.test(token)) throw new ApiError(`there is no token in ${tokenFile}`);
+    return new Api(url.replace(/\/+$/, ''), token, tokenFile);
   }
 
   /** Reads; returns the parsed answer. Throws `ApiError`. */
@@ -98,10 +105,11 @@ export class Api {
         headers: { ...extra.headers, authorization: `Bearer ${this.token}` },
         ...(extra.body === undefined ? {} : { body: extra.body }),
       });
-      return readAnswer(answer, await answer.text());
+      return readAnswer(answer, await answer.text(), this);
     } catch (error) {
       if (error instanceof ApiError) throw error;
-      throw new ApiError(`no answer from ${this.url}: ${reasonOf(error)}`);
+      const reason = reasonOf(error);
+      throw new ApiError(`no answer from ${this.url}: ${reason}${connectionAdvice(reason)}`);
     } finally {
       timer.cancel();
     }
@@ -109,23 +117,29 @@ export class Api {
 }
 
 /** The value of an answer, or its problem as an `ApiError`. */
-function readAnswer(answer: Response, text: string): unknown {
+function readAnswer(answer: Response, text: string, from: Api): unknown {
   const value = parseJson(text);
   if (answer.ok) {
-    if (value === undefined) throw new ApiError('the answer is not JSON: is this a Halos server?');
+    if (value === undefined) throw notHalos(from, 'the answer is not JSON');
     return value;
   }
   const problem = isRecord(value) ? value : {};
-  const title = textOf(problem['title']) ?? `status ${answer.status}`;
-  const detail = textOf(problem['detail']);
+  const title = textOf(problem['title']);
+  if (title === undefined) throw notHalos(from, `status ${answer.status}`);
   const code = textOf(problem['code']);
+  const more = problemAdvice(code, from) ?? textOf(problem['detail']);
   const requestId = textOf(problem['requestId']);
-  throw new ApiError(detail === undefined || detail === title ? title : `${title}: ${detail}`, {
+  throw new ApiError(more === undefined || more === title ? title : `${title}: ${more}`, {
     status: answer.status,
     retryable: problem['retryable'] === true,
     ...(code === undefined ? {} : { code }),
     ...(requestId === undefined ? {} : { requestId }),
   });
+}
+
+/** Something answered that does not speak as the API does: mostly the address is another's. */
+function notHalos({ url }: Api, what: string): ApiError {
+  return new ApiError(`${what} from ${url}: is this a Halos server? Name another with --url`);
 }
 
 function parseJson(text: string): unknown {

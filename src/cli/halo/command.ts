@@ -30,6 +30,8 @@ export interface CommandSpec {
   readonly description: string;
   readonly options?: ReadonlyArray<OptionSpec<string>>;
   readonly isDefault?: boolean;
+  /** What --token-file is, where it is no admin token. */
+  readonly tokenHelp?: string;
   /** Checks the words and options first; what it returns then asks the server. */
   readonly prepare: (call: Call) => (api: Api, output: Output) => Promise<Shown | undefined>;
 }

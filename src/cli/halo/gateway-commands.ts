@@ -54,7 +54,8 @@ const REMOVE: CommandSpec = {
 
 const WATCH: CommandSpec = {
   usage: 'watch',
-  description: 'follow the kill list as a gateway does (--token-file: a gateway’s token)',
+  description: 'follow the kill list as a gateway does, and print what arrives',
+  tokenHelp: 'a gateway’s token, as `halo gateway create` prints it (required)',
   options: [{ name: 'for', value: 'DURATION', help: 'end after so long (default: never)' }],
   prepare: ({ given }) => {
     const text = given.text('for');

@@ -41,7 +41,7 @@ function columns(version: number): ReadonlyArray<Column<Gateway>> {
 
 function stateOf({ ackVersion }: Gateway, version: number): string {
   if (ackVersion === undefined) return 'not connected';
-  return ackVersion < version ? `behind ${version}` : 'current';
+  return ackVersion < version ? `behind (newest: ${version})` : 'current';
 }
 
 /** All gateways, or those behind, and the version that they should be at. */

@@ -9,6 +9,8 @@ import {
   type OptionSpec,
 } from '../option-table.js';
 import { parseDurationMs, parsePath, parseWholeNumber } from '../option-values.js';
+import { othersCanRead } from '../private-file.js';
+import { packageVersion } from '../version.js';
 import { Api, ApiError, type ApiOptions } from './api.js';
 import type { CommandSpec, Shown } from './command.js';
 import {
@@ -82,7 +84,9 @@ const STATUS: CommandSpec = {
 const ENROLL_TOKEN: CommandSpec = {
   usage: 'enroll-token <user>',
   description: 'make a token that lets one device of a user in, once',
-  options: [{ name: 'ttl', value: 'DURATION', help: 'how long it can be spent, such as 1h' }],
+  options: [
+    { name: 'ttl', value: 'DURATION', help: 'how long it can be spent, up to 24h (default 1h)' },
+  ],
   prepare: ({ words: [user = ''], given }) => {
     const text = given.text('ttl');
     const ttlMs = text === undefined ? undefined : parseDurationMs('--ttl', text, TOKEN_TTL_BOUNDS);
@@ -149,6 +153,7 @@ interface End {
 function buildProgram(console: Console, end: End): Command {
   const program = applyConsole(new Command('halo'), console)
     .description('Asks and steers a running Halos server.')
+    .version(packageVersion())
     .addHelpText('after', EPILOGUE);
   addCommand(program, STATUS, console, end);
   const devices = program
@@ -172,12 +177,16 @@ function addCommand(parent: Command, spec: CommandSpec, console: Console, end: E
     .description(spec.description)
     .copyInheritedSettings(parent);
   declareOptions(command, spec.options ?? []);
-  declareOptions(command, COMMON_OPTIONS);
+  declareOptions(command, commonOptions(spec));
   command.action(async () => {
     const common = gatherOptions(command, COMMON_OPTIONS, console.environment);
     const given = gatherOptions(command, spec.options ?? [], {});
     const ask = spec.prepare({ words: command.args, given });
-    const api = await Api.open(readApiOptions(common));
+    const options = readApiOptions(common);
+    const api = await Api.open(options);
+    if (await othersCanRead(options.tokenFile)) {
+      console.err(`halo: others can read ${options.tokenFile}: chmod 600 it\n`);
+    }
     const isJson = common.on('json');
     const show = ({ value, text }: Shown): void =>
       console.out(isJson ? `${JSON.stringify(value)}\n` : text);
@@ -185,6 +194,14 @@ function addCommand(parent: Command, spec: CommandSpec, console: Console, end: E
     if (shown) show(shown);
     if (shown?.hasFailed === true) end.exitCode = EXIT_FAILED;
   });
+}
+
+/** `COMMON_OPTIONS` as the help of this command tells of them. */
+function commonOptions({ tokenHelp }: CommandSpec): ReadonlyArray<OptionSpec<string>> {
+  if (tokenHelp === undefined) return COMMON_OPTIONS;
+  return COMMON_OPTIONS.map((option) =>
+    option.name === 'token-file' ? { ...option, help: tokenHelp } : option,
+  );
 }
 
 function readApiOptions(given: GivenOptions<'url' | 'token-file' | 'json'>): ApiOptions {

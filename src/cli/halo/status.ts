@@ -14,14 +14,32 @@ export async function showStatus(api: Api): Promise<Shown> {
   return { value, text: factsText(facts) + actorsText(rows) };
 }
 
-function actorsText(rows: ReadonlyArray<Readonly<Record<string, unknown>>>): string {
+type Row = Readonly<Record<string, unknown>>;
+
+/** What every actor has, and whether it is well: these stand in columns of their own. */
+const SHARED: ReadonlyArray<readonly [heading: string, name: string]> = [
+  ['NAME', 'name'],
+  ['THREAD', 'thread'],
+  ['STATE', 'state'],
+  ['READS', 'readDepth'],
+  ['WRITES', 'writeDepth'],
+  ['RESTARTS', 'restarts'],
+];
+/** The same for all and told above the table, or of use only to programs. */
+const OMITTED = new Set(['epoch', 'cursors', 'replayedRecords']);
+
+/** A line for each actor: what all have in columns, and what only it has as `name value` pairs. */
+function actorsText(rows: readonly Row[]): string {
   if (rows.length === 0) return '';
-  const names = new Set(rows.flatMap((row) => Object.keys(row)));
-  const columns: Array<Column<Readonly<Record<string, unknown>>>> = [...names].map((name) => ({
-    heading: name.toUpperCase(),
-    value: (row) => oneLine(row[name]),
-  }));
-  return `\n${tableText(columns, rows)}`;
+  const columns = SHARED.map(
+    ([heading, name]): Column<Row> => ({ heading, value: (row) => oneLine(row[name]) }),
+  );
+  const shared = new Set(SHARED.map(([, name]) => name));
+  const ofItsOwn = (row: Row): string => {
+    const facts = Object.entries(row).filter(([name]) => !shared.has(name) && !OMITTED.has(name));
+    return oneLine(Object.fromEntries(facts));
+  };
+  return `\n${tableText([...columns, { heading: 'MORE', value: ofItsOwn }], rows)}`;
 }
 
 /** A plain value as itself, a structured one as `name value` pairs. */

@@ -7,10 +7,11 @@ import type { Output } from './command.js';
 
 /**
  * Prints what arrives until the time is over, or until the process is told to stop. Rejects on a
- * gap (something between what is held and what arrives was missed) and when the token is refused.
+ * gap (something between what is held and what arrives was missed), when the token is refused, and
+ * when the time is over and there was no list.
  */
 export function watchKillList(
-  { url, token }: Pick<Api, 'url' | 'token'>,
+  { url, token, tokenFile }: Pick<Api, 'url' | 'token' | 'tokenFile'>,
   output: Output,
   forMs: number | undefined,
 ): Promise<undefined> {
@@ -20,18 +21,28 @@ export function watchKillList(
       if (error) reject(error);
       else resolve(undefined);
     };
+    let hasList = false;
     const onEvent = (event: KillListEvent): void => {
+      if (event.type === 'list') hasList = true;
       if (event.type === 'gap') {
         output.show({ value: event, text: '' });
         end(new ApiError(`a gap: version ${event.version} does not follow on ${event.held}`));
       } else if (event.type === 'refused') {
-        end(new ApiError('the token is not a gateway’s, or was rotated away or removed'));
+        end(
+          new ApiError(
+            `the token in ${tokenFile} is not a gateway’s, or was rotated away or removed: ` +
+              'make one with `halo gateway create`, and name its file with --token-file',
+          ),
+        );
       } else {
         tell(event, output);
       }
     };
     const list = followKillList({ url, token, onEvent });
-    if (forMs !== undefined) systemClock.schedule(() => end(), forMs);
+    if (forMs !== undefined) {
+      const nothing = new ApiError(`no list arrived from ${url}`);
+      systemClock.schedule(() => end(hasList ? undefined : nothing), forMs);
+    }
   });
 }
 
@@ -40,7 +51,9 @@ function tell(event: Exclude<KillListEvent, { type: 'gap' | 'refused' }>, output
     output.err(`connected to ${printable(event.url)}\n`);
   } else if (event.type === 'disconnected') {
     const { code, reason, retryInMs } = event;
-    output.err(`disconnected (${code}) ${printable(reason)}; again in ${retryInMs} ms\n`);
+    // 0 is no close code: there was no connection that could have been closed.
+    const facts = [code === 0 ? '' : String(code), printable(reason)].filter((fact) => fact !== '');
+    output.err(`disconnected (${facts.join(' ')}); again in ${retryInMs} ms\n`);
   } else {
     output.show({ value: event, text: linesOf(event) });
   }

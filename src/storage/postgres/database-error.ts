@@ -82,6 +82,19 @@ const SCHEMA_CLASS = '42';
 /** A role without the right: the operator has to grant it, and a retry then succeeds. */
 const INSUFFICIENT_PRIVILEGE = '42501';
 
+/** What operators meet, in words of ours: the server's may name a role, a host or a value. */
+const SQLSTATE_MEANINGS: ReadonlyMap<string, string> = new Map([
+  ['28P01', 'the password in the URL is wrong'],
+  ['28000', 'the role in the URL may not log in from here'],
+  ['3D000', 'the database in the URL does not exist'],
+  [INSUFFICIENT_PRIVILEGE, 'the role in the URL may not do this'],
+  ['25006', 'it is read-only'],
+  ['53300', 'it has no connection to spare'],
+  ['53100', 'its disk is full'],
+  ['57P01', 'it is shutting down'],
+  ['57P03', 'it is starting or shutting down'],
+]);
+
 /**
  * The error of a statement as the seam's. The message names the SQLSTATE and never the server's
  * text, which may contain a value; nor is the server's error the `cause`, since it has the same.
@@ -102,7 +115,9 @@ export function toStoreError(error: unknown): StoreError {
   if (code.startsWith(SCHEMA_CLASS) && code !== INSUFFICIENT_PRIVILEGE) {
     return new StoreError('incompatible', `The database has another schema: ${code}.`);
   }
-  return new StoreError('store_unavailable', `The database answered ${code}.`);
+  const meaning = SQLSTATE_MEANINGS.get(code);
+  const words = meaning === undefined ? code : `${code}: ${meaning}`;
+  return new StoreError('store_unavailable', `The database answered ${words}.`);
 }
 
 /** What pg says in words of its own, without a host, a file or a value in them. */
