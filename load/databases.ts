@@ -30,6 +30,23 @@ export class LoadDatabases {
     return String(rows[0]?.['version']);
   }
 
+  /** Where its files are: for what its disk takes. */
+  get dataDirectory(): string {
+    return this.server.dataDir;
+  }
+
+  /**
+   * Transactions that ended in a database so far, each statement outside of one included. Backends
+   * report within a second after they did something.
+   */
+  async transactions(database: string): Promise<number> {
+    const rows = await this.server.sql(
+      `SELECT xact_commit + xact_rollback AS ended FROM pg_stat_database
+       WHERE datname = '${database}'`,
+    );
+    return Number(rows[0]?.['ended']);
+  }
+
   /** Makes a role and a database of its own with that name; returns the file with its URL. */
   async create(name: string): Promise<string> {
     await this.server.sql(`CREATE ROLE ${name} LOGIN PASSWORD '${name}'`);

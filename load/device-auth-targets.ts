@@ -12,6 +12,10 @@ const CONNECTIONS_MANY = 256;
 export interface DeviceAuthRatios {
   /** Server CPU per request, in units of bare uWebSockets.js. */
   readonly cpuOfBare: number;
+  /** In units of the same with a digest, a look-up and all headers in one thread. */
+  readonly cpuOfLookUp: number;
+  /** µs per request beyond that: the hop to the actor's thread and its catch-up. */
+  readonly hopAndCatchUpUs: number;
   /** Server CPU per request of Fastify and pg, in units of Halos. */
   readonly fastifyCpuOfHalos: number;
   /** The same with what each makes PostgreSQL use. */
@@ -21,10 +25,13 @@ export interface DeviceAuthRatios {
 export function deviceAuthRatios(measured: readonly Measured[]): DeviceAuthRatios {
   const halos = byName(measured, HALOS);
   const fastify = byName(measured, 'fastify-pg');
+  const lookUp = byName(measured, 'bare-look-up');
   const withDatabase = ({ serverCpuUs, databaseCpuUs }: Measured): number =>
     serverCpuUs + databaseCpuUs;
   return {
     cpuOfBare: cpuRatio(halos, byName(measured, 'bare-uws')),
+    cpuOfLookUp: cpuRatio(halos, lookUp),
+    hopAndCatchUpUs: halos.serverCpuUs - lookUp.serverCpuUs,
     fastifyCpuOfHalos: cpuRatio(fastify, halos),
     fastifyCpuOfHalosWithDatabase: withDatabase(fastify) / withDatabase(halos),
   };

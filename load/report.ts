@@ -1,5 +1,8 @@
 /** What a load run says in the end: a table for people, and the same as JSON. */
-import { arch, cpus, release, totalmem } from 'node:os';
+import { arch, cpus, loadavg, release, totalmem } from 'node:os';
+import type { LoadDatabases } from './databases.js';
+import { type FsyncTimes, fsyncTimes } from './disk.js';
+import { figure, table } from './figures.js';
 import type { LoadOptions } from './options.js';
 import type { Measured } from './rounds.js';
 
@@ -25,6 +28,22 @@ export interface Machine {
   readonly node: string;
   /** '' in a run without a database. */
   readonly postgres: string;
+  /** Processes that wanted a core in the last minute: of the run, and of whatever else there was. */
+  readonly loadAverage: number;
+  /** Of the disk on which Halos would keep its files. */
+  readonly fsync: FsyncTimes;
+  /** Of the disk with PostgreSQL's; absent without a database. */
+  readonly postgresFsync?: FsyncTimes;
+}
+
+/** Answers of one kind in an open loop: latencies count from when the request was due. */
+export interface KindMeasured {
+  readonly kind: string;
+  readonly answered: number;
+  readonly p50Ms: number;
+  readonly p95Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
 }
 
 export interface LoadReport {
@@ -33,6 +52,8 @@ export interface LoadReport {
   readonly options: LoadOptions;
   readonly machine: Machine;
   readonly measured: readonly Measured[];
+  /** By kind of request, in profiles that send several. */
+  readonly kinds?: readonly KindMeasured[];
   /** Figures that belong to no single server, by name with the unit last. */
   readonly facts: Readonly<Record<string, number>>;
   readonly verdicts: readonly Verdict[];
@@ -72,8 +93,11 @@ export const HALOS = 'halos';
 /** The slowest p95 with which a gateway still asks for every request that it lets through. */
 const P95_LIMIT_MS = 50;
 
-/** The facts of the machine that figures depend on; nothing that would name it. */
-export function machineFacts(postgres: string): Machine {
+/**
+ * The facts of the machine that figures depend on; nothing that would name it. Appends to a file in
+ * `directory` and in the database's, so it is for the time when nothing is measured.
+ */
+export async function machineFacts(directory: string, databases?: LoadDatabases): Promise<Machine> {
   const all = cpus();
   return {
     cores: all.length,
@@ -82,7 +106,10 @@ export function machineFacts(postgres: string): Machine {
     memoryBytes: totalmem(),
     kernel: release().split('-')[0] ?? '',
     node: process.version,
-    postgres,
+    postgres: (await databases?.version()) ?? '',
+    loadAverage: loadavg()[0] ?? Number.NaN,
+    fsync: fsyncTimes(directory),
+    ...(databases === undefined ? {} : { postgresFsync: fsyncTimes(databases.dataDirectory) }),
   };
 }
 
@@ -92,18 +119,12 @@ export function isOk(verdicts: readonly Verdict[], enforce: boolean): boolean {
 
 /** The report as lines of at most 100 columns. */
 export function reportText(report: LoadReport): string {
-  const { machine, options } = report;
-  const postgres = machine.postgres === '' ? '' : `, PostgreSQL ${machine.postgres}`;
-  const rate = options.rate === undefined ? 'as fast as answered' : `${options.rate} requests/s`;
-  const replicas = options.replicas === 1 ? '' : `, ${options.replicas} replicas`;
   return [
-    `${report.profile} on ${options.backend}${replicas}, ${options.devices} devices, ` +
-      `${options.connections} connections, ${rate}`,
-    `${options.rounds} rounds, ${options.durationSeconds} s for each server; ` +
-      `${options.generator}; ${report.startedAt}`,
-    `${machine.cores} cores (${machine.processor}), Node ${machine.node}${postgres}`,
+    ...settingLines(report),
+    ...machineLines(report.machine),
     '',
-    ...table(report.measured),
+    ...serverTable(report.measured),
+    ...kindTable(report.kinds ?? []),
     '',
     ...Object.entries(report.facts).map(([name, value]) => `${name}: ${figure(value)}`),
     ...report.verdicts.map(verdictLine),
@@ -114,50 +135,74 @@ export function reportText(report: LoadReport): string {
   ].join('\n');
 }
 
-const COLUMNS: readonly (readonly [title: string, cell: (row: Measured) => string])[] = [
+function settingLines(report: LoadReport): string[] {
+  const { profile, options, startedAt } = report;
+  const rate = options.rate === undefined ? 'as fast as answered' : `${options.rate} requests/s`;
+  const replicas = options.replicas === 1 ? '' : `, ${options.replicas} replicas`;
+  const begin = `${profile} on ${options.backend}${replicas}`;
+  if (options.streams !== undefined) return [`${begin}, ${options.streams} streams`, startedAt];
+  if (report.measured.length === 0) {
+    return [`${begin}, ${options.devices} devices, ${options.durationSeconds} s`, startedAt];
+  }
+  return [
+    `${begin}, ${options.devices} devices, ${options.connections} connections, ${rate}`,
+    `${options.rounds} rounds, ${options.durationSeconds} s for each server; ` +
+      `${options.generator}; ${startedAt}`,
+  ];
+}
+
+function machineLines(machine: Machine): string[] {
+  const postgres = machine.postgres === '' ? '' : `, PostgreSQL ${machine.postgres}`;
+  const disk = ({ p50Ms, p99Ms }: FsyncTimes): string =>
+    `${figure(p50Ms)} ms, p99 ${figure(p99Ms)}`;
+  const other = machine.postgresFsync;
+  return [
+    `${machine.cores} cores (${machine.processor}), Node ${machine.node}${postgres}`,
+    `load average ${figure(machine.loadAverage)}; fsync of 4 KiB ${disk(machine.fsync)}` +
+      (other === undefined ? '' : `; PostgreSQL’s ${disk(other)}`),
+  ];
+}
+
+const SERVER_COLUMNS = [
   ['server', ({ name }) => name],
   ['req/s', ({ requestsPerSecond }) => requestsPerSecond.toFixed(0)],
   ['p50 ms', ({ p50Ms }) => p50Ms.toFixed(2)],
   ['p95 ms', ({ p95Ms }) => p95Ms.toFixed(2)],
   ['p99 ms', ({ p99Ms }) => p99Ms.toFixed(2)],
   ['max ms', ({ maxMs }) => maxMs.toFixed(1)],
-  ['err.', ({ errors }) => String(errors)],
+  ['err', ({ errors }) => String(errors)],
   ['wrong', ({ wrong }) => String(wrong)],
   ['CPU µs', ({ serverCpuUs }) => serverCpuUs.toFixed(2)],
   ['db µs', ({ databaseCpuUs }) => databaseCpuUs.toFixed(2)],
   ['cores', ({ serverCores }) => serverCores.toFixed(2)],
   ['gen.', ({ generatorCores }) => generatorCores.toFixed(2)],
   ['RSS MB', ({ rssBytes }) => (rssBytes / 1e6).toFixed(0)],
-];
+] as const satisfies readonly (readonly [title: string, cell: (row: Measured) => string])[];
 
-function table(rows: readonly Measured[]): string[] {
+function serverTable(rows: readonly Measured[]): string[] {
   if (rows.length === 0) return [];
   const others = Math.max(...rows.map(({ otherCores }) => otherCores));
-  const cells = [
-    COLUMNS.map(([title]) => title),
-    ...rows.map((row) => COLUMNS.map(([, of]) => of(row))),
-  ];
-  const widths = COLUMNS.map((_, column) =>
-    Math.max(...cells.map((line) => line[column]?.length ?? 0)),
-  );
   return [
-    ...cells.map((line) =>
-      line
-        .map((cell, column) =>
-          column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0),
-        )
-        .join('  '),
-    ),
+    ...table(rows, SERVER_COLUMNS),
     'CPU and db: of the server and of PostgreSQL per request; cores and gen.: how many cores the',
     `server and the generator kept busy. Others kept ${others.toFixed(2)} cores busy meanwhile.`,
   ];
 }
 
+function kindTable(rows: readonly KindMeasured[]): string[] {
+  return rows.length === 0
+    ? []
+    : table(rows, [
+        ['requests', ({ kind }) => kind],
+        ['answered', ({ answered }) => String(answered)],
+        ['p50 ms', ({ p50Ms }) => p50Ms.toFixed(2)],
+        ['p95 ms', ({ p95Ms }) => p95Ms.toFixed(2)],
+        ['p99 ms', ({ p99Ms }) => p99Ms.toFixed(2)],
+        ['max ms', ({ maxMs }) => maxMs.toFixed(1)],
+      ]);
+}
+
 function verdictLine({ what, measured, bound, limit, unit, met, mandatory }: Verdict): string {
   const mark = met ? 'met   ' : mandatory ? 'FAILED' : 'missed';
   return `${mark}  ${what}: ${figure(measured)}${unit}, wanted ${bound} ${figure(limit)}${unit}`;
-}
-
-function figure(value: number): string {
-  return Number.isInteger(value) || Math.abs(value) >= 1000 ? value.toFixed(0) : value.toFixed(2);
 }

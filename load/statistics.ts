@@ -47,6 +47,12 @@ export class LatencyHistogram {
     }
   }
 
+  clear(): void {
+    this.buckets.fill(0);
+    this.total = 0;
+    this.maxUs = 0;
+  }
+
   merge(samples: LatencySamples): void {
     for (const [bucket, count] of samples.counts) {
       const known = Math.min(BUCKETS_MAX, bucket);
@@ -83,4 +89,21 @@ export function median(values: readonly number[]): number {
   const upper = sorted[Math.floor(middle)] ?? Number.NaN;
   if (sorted.length % 2 === 1) return upper;
   return ((sorted[middle - 1] ?? Number.NaN) + upper) / 2;
+}
+
+/** Fractions in [0, 1) that a seed repeats (mulberry32): for choices, not for secrets. */
+export function seededFractions(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** The value that so many percent of the values do not exceed; NaN of nothing. */
+export function percentileOf(values: readonly number[], percent: number): number {
+  const sorted = [...values].sort((left, right) => left - right);
+  return sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? Number.NaN;
 }

@@ -18,6 +18,8 @@ export type StreamCommand =
     }
   /** Waits until every stream has had a frame with this version. */
   | { readonly type: 'version'; readonly version: number }
+  /** Says how many are open. */
+  | { readonly type: 'count' }
   /** Cuts all of them. */
   | { readonly type: 'cut' };
 
@@ -25,6 +27,8 @@ export type StreamCommand =
 export interface StreamAnswer {
   readonly lastMs: number;
   readonly streams: number;
+  /** CPU time that this process has used so far: what the clients themselves take of the time. */
+  readonly cpuMs: number;
 }
 
 /** Handshakes under way at once: more only wait in the server's backlog. */
@@ -42,12 +46,16 @@ function nowMs(): number {
 /** An empty ping, and the masked pong that says that somebody is there. */
 const PING = '\x89\x00';
 const PONG = Buffer.from([0x8a, 0x80, 0, 0, 0, 0]);
-const DELTA = /"type":"delta"(?:,"from":\d+)?,"version":(\d+)/g;
+const DELTA = '"type":"delta"';
+const VERSION = /"type":"delta"(?:,"from":\d+)?,"version":(\d+)/g;
+/** What was read is copied out of it before anything else is: one is enough for all. */
+const READ_BUFFER = Buffer.alloc(64 * 1024);
 
 /** Small frames only: a version is found in the text, without parsing it. */
 function received(socket: Socket, text: string): void {
   if (text.includes(PING)) socket.write(PONG);
-  for (const [, digits] of text.matchAll(DELTA)) {
+  if (!text.includes(DELTA)) return;
+  for (const [, digits] of text.matchAll(VERSION)) {
     const version = Number(digits);
     const known = arrived.get(version) ?? { count: 0, lastMs: 0 };
     known.count += 1;
@@ -57,45 +65,66 @@ function received(socket: Socket, text: string): void {
   settle();
 }
 
+function answerAt(lastMs: number): StreamAnswer {
+  const { user, system } = process.cpuUsage();
+  return { lastMs, streams: sockets.size, cpuMs: (user + system) / 1000 };
+}
+
 function settle(): void {
   if (waiting === undefined) return;
   const known = arrived.get(waiting.version);
   if (known === undefined || known.count < sockets.size) return;
   const { done } = waiting;
   waiting = undefined;
-  done({ lastMs: known.lastMs, streams: sockets.size });
+  done(answerAt(known.lastMs));
 }
 
 function openOne(url: URL, path: string, token: string): Promise<void> {
-  const socket = connect(Number(url.port), url.hostname);
-  socket.setNoDelay(true);
+  let head = '';
+  let opened: () => void = () => undefined;
+  let failed: () => void = () => undefined;
+  let isOpen = false;
+  /** The answer to the handshake, and whatever came right behind it. */
+  const began = (text: string): void => {
+    head += text;
+    const end = head.indexOf('\r\n\r\n');
+    if (end < 0) return;
+    if (!head.startsWith('HTTP/1.1 101')) {
+      failed();
+      return;
+    }
+    isOpen = true;
+    sockets.add(socket);
+    received(socket, head.slice(end + 4));
+    opened();
+  };
+  const socket = connect({
+    port: Number(url.port),
+    host: url.hostname,
+    noDelay: true,
+    onread: {
+      buffer: READ_BUFFER,
+      callback: (bytes) => {
+        const text = READ_BUFFER.toString('latin1', 0, bytes);
+        if (isOpen) received(socket, text);
+        else began(text);
+        return true;
+      },
+    },
+  });
   socket.write(
     `GET ${path} HTTP/1.1\r\nhost: load\r\nconnection: upgrade\r\nupgrade: websocket\r\n` +
       `sec-websocket-version: 13\r\nsec-websocket-key: ${randomBytes(16).toString('base64')}\r\n` +
       `sec-websocket-protocol: halo.kill-list.v1\r\nauthorization: Bearer ${token}\r\n\r\n`,
   );
+  socket.on('error', () => undefined);
+  socket.on('close', () => {
+    sockets.delete(socket);
+    failed();
+  });
   return new Promise((resolve, reject) => {
-    const failed = (): void => reject(new Error('a stream was refused or cut'));
-    socket.once('error', failed);
-    socket.once('close', failed);
-    let head = '';
-    const first = (chunk: Buffer): void => {
-      head += chunk.toString('latin1');
-      const end = head.indexOf('\r\n\r\n');
-      if (end < 0) return;
-      if (!head.startsWith('HTTP/1.1 101')) {
-        failed();
-        return;
-      }
-      socket.off('data', first);
-      socket.off('close', failed);
-      sockets.add(socket);
-      socket.on('close', () => sockets.delete(socket));
-      socket.on('data', (later) => received(socket, later.toString('latin1')));
-      received(socket, head.slice(end + 4));
-      resolve();
-    };
-    socket.on('data', first);
+    opened = resolve;
+    failed = () => reject(new Error(`a stream was refused or cut: ${head.slice(0, 200)}`));
   });
 }
 
@@ -112,18 +141,20 @@ async function run(command: StreamCommand): Promise<StreamAnswer> {
         }
       };
       await Promise.all(Array.from({ length: OPENING_MAX }, worker));
-      return { lastMs: nowMs(), streams: sockets.size };
+      return answerAt(nowMs());
     }
     case 'version':
       return new Promise((done) => {
         waiting = { version: command.version, done };
         settle();
       });
+    case 'count':
+      return answerAt(nowMs());
     case 'cut':
       for (const socket of sockets) socket.destroy();
       sockets.clear();
       arrived.clear();
-      return { lastMs: nowMs(), streams: 0 };
+      return answerAt(nowMs());
   }
 }
 

@@ -11,7 +11,7 @@ import {
   refusals,
 } from '../load/devices.js';
 import { ServerProcess } from '../load/server-process.js';
-import { mintSecret } from '../src/actors/secrets.js';
+import { digestOf, mintSecret } from '../src/actors/secrets.js';
 import { systemRandom } from '../src/runtime/random.js';
 
 function scriptOf(name: string): string {
@@ -53,6 +53,41 @@ t.test('bare uWebSockets.js gives the constant answer, with those headers alone'
   t.ok(usage.cpuMs > 0 && usage.rssBytes > 1e6, 'its cost can be seen from outside');
   await server.stop();
   t.throws(() => server.usage(), 'it is gone');
+});
+
+t.test('the look-up baseline knows each device, and answers as Halos does', async (t) => {
+  const directory = t.testdir({});
+  const devicesFile = join(directory, 'devices.json');
+  const known = devices.map(({ id, user, credential }) => ({
+    id,
+    user,
+    digest: digestOf(credential),
+  }));
+  writeFileSync(devicesFile, JSON.stringify(known));
+  const server = await ServerProcess.start({
+    name: 'bare-look-up',
+    script: scriptOf('bare-look-up'),
+    args: ['--devices', devicesFile],
+    directory,
+    readyWithinMs: 15_000,
+  });
+  t.equal((await checkedAnswers(server.url, devices)).length, devices.length);
+  const [first] = devices;
+  const headers = await answerHeaders(server.url, first!);
+  t.same(headers.map(([name]) => name).sort(), [
+    'cache-control',
+    'content-type',
+    'x-halo-device',
+    'x-halo-user',
+    'x-request-id',
+  ]);
+  const [one, other] = await Promise.all([0, 1].map(() => answerHeaders(server.url, first!)));
+  t.not(one!.at(-1)?.[1], other!.at(-1)?.[1], 'each answer has a request id of its own');
+  for (const authorization of ['', `Bearer ${mintSecret('device', systemRandom)}`]) {
+    const answer = await fetch(server.url + DEVICE_AUTH_PATH, { headers: { authorization } });
+    t.equal(answer.status, 401);
+  }
+  await server.stop();
 });
 
 t.test('Fastify asks the table for each credential, and refuses the others', async (t) => {

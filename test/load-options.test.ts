@@ -1,5 +1,6 @@
 import t from 'tap';
 import { parseLoadOptions } from '../load/options.js';
+import { PROFILES } from '../load/profile-list.js';
 
 function silently<Result>(act: () => Result): { result: Result; output: string } {
   const { write: out } = process.stdout;
@@ -31,6 +32,7 @@ t.test('a profile alone runs with the defaults of the targets', async (t) => {
       rounds: 3,
       devices: 1000,
       generator: 'autocannon',
+      record: false,
       enforce: false,
       serverArgs: [],
     },
@@ -40,7 +42,7 @@ t.test('a profile alone runs with the defaults of the targets', async (t) => {
 t.test('every option is taken', async (t) => {
   const text =
     'device-scale --backend postgres --connections 256 --rate 5000 --duration 30 ' +
-    '--rounds 5 --devices 50000 --generator autocannon --json out.json --enforce';
+    '--rounds 5 --devices 50000 --generator autocannon --json out.json --record --enforce';
   const parsed = parseLoadOptions([...text.split(' '), '--server-args', '--front-threads 2']);
   t.same(parsed, {
     kind: 'run',
@@ -55,6 +57,7 @@ t.test('every option is taken', async (t) => {
       devices: 50_000,
       generator: 'autocannon',
       jsonFile: 'out.json',
+      record: true,
       enforce: true,
       serverArgs: ['--front-threads', '2'],
     },
@@ -80,6 +83,11 @@ t.test('what makes no sense is wrong usage, said in a line', async (t) => {
     'device-auth --rate 5000 --generator wrk',
     'device-auth --generator ab',
     'device-auth --unknown',
+    'device-auth --streams 5',
+    'idle-streams --streams 0',
+    'idle-streams --backend file',
+    'kill-fanout --replicas 1',
+    'overload --rate 5000',
     'device-auth device-auth',
   ];
   for (const text of wrong) {
@@ -96,4 +104,26 @@ t.test('help names every option and is no error', async (t) => {
   for (const option of ['--backend', '--replicas', '--rate', '--duration', '--devices', '--json']) {
     t.match(output, option);
   }
+});
+
+t.test('one list names every profile, in help, for a wrong name and when asked for', async (t) => {
+  const list = silently(() => parseLoadOptions(['--list']));
+  t.same(list.result, { kind: 'help' });
+  t.equal(list.output.trimEnd().split('\n').length, PROFILES.length, 'a line each');
+  const help = silently(() => parseLoadOptions(['--help'])).output;
+  const wrong = silently(() => parseLoadOptions(['device-typo'])).output;
+  for (const { name, summary } of PROFILES) {
+    t.match(list.output, `${name} `);
+    t.match(list.output, summary);
+    t.match(help, summary);
+    t.match(wrong, name);
+  }
+});
+
+t.test('a profile that is about streams or a rate has its own defaults', async (t) => {
+  t.match(parseLoadOptions(['idle-streams']), { options: { streams: 10_000, replicas: 1 } });
+  t.match(parseLoadOptions(['kill-fanout', '--streams', '7']), { options: { streams: 7 } });
+  t.match(parseLoadOptions(['device-auth-churn']), {
+    options: { rate: 5_000, replicas: 2, backend: 'postgres' },
+  });
 });

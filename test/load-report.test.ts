@@ -1,5 +1,7 @@
+import { readdirSync } from 'node:fs';
 import t from 'tap';
-import { deviceAuthVerdicts } from '../load/device-auth-targets.js';
+import { deviceAuthRatios, deviceAuthVerdicts } from '../load/device-auth-targets.js';
+import { fsyncTimes } from '../load/disk.js';
 import type { LoadOptions } from '../load/options.js';
 import { isOk, type LoadReport, machineFacts, reportText, verdict } from '../load/report.js';
 import { cpuRatio, type Measured } from '../load/rounds.js';
@@ -13,6 +15,7 @@ const options: LoadOptions = {
   rounds: 3,
   devices: 1000,
   generator: 'autocannon',
+  record: false,
   enforce: false,
   serverArgs: [],
 };
@@ -43,7 +46,12 @@ function measured(name: string, cpuUs: number, changes: Partial<Measured> = {}):
 }
 
 function verdictsFor(halos: Partial<Measured>, changes: Partial<LoadOptions> = {}): string[] {
-  const all = [measured('halos', 10, halos), measured('bare-uws', 6), measured('fastify-pg', 60)];
+  const all = [
+    measured('halos', 10, halos),
+    measured('bare-uws', 6),
+    measured('bare-look-up', 7),
+    measured('fastify-pg', 60),
+  ];
   return deviceAuthVerdicts(all, { ...options, ...changes })
     .filter(({ met }) => !met)
     .map(({ what, mandatory }) => `${mandatory ? 'mandatory' : 'target'}: ${what}`);
@@ -61,6 +69,7 @@ t.test('a p95 of 50 ms, a wrong answer and an error each fail the run', async (t
   const all = [
     measured('halos', 10),
     measured('bare-uws', 6, { wrong: 1 }),
+    measured('bare-look-up', 7),
     measured('fastify-pg', 60),
   ];
   t.notOk(isOk(deviceAuthVerdicts(all, options), false), 'a wrong baseline compares nothing');
@@ -72,6 +81,7 @@ t.test('nothing answered is no success', async (t) => {
   const all = [
     measured('halos', 10, { answered: 0 }),
     measured('bare-uws', 6),
+    measured('bare-look-up', 7),
     measured('fastify-pg', 60),
   ];
   t.notOk(isOk(deviceAuthVerdicts(all, options), false));
@@ -123,6 +133,7 @@ t.test(
     const all = [
       measured('halos', 10, { wrong: 2, firstWrong: 'status 500' }),
       measured('bare-uws', 6),
+      measured('bare-look-up', 7),
       measured('fastify-pg', 60),
     ];
     const verdicts = deviceAuthVerdicts(all, options);
@@ -130,7 +141,8 @@ t.test(
       profile: 'device-auth',
       startedAt: '2026-01-01T00:00:00.000Z',
       options,
-      machine: machineFacts('18.1'),
+      machine: await machineFacts(t.testdir({})),
+      kinds: [{ kind: 'enrol', answered: 5, p50Ms: 1, p95Ms: 2, p99Ms: 3, maxMs: 4.5 }],
       measured: all,
       facts: { somethingPerSecond: 123_456 },
       verdicts,
@@ -146,6 +158,9 @@ t.test(
       'fastify-pg',
       '1.67 times',
       '0.25 cores',
+      'load average',
+      'fsync of 4 KiB',
+      'enrol',
       'FAILED',
     ]) {
       t.match(text, wanted);
@@ -155,7 +170,9 @@ t.test(
     t.same(Object.keys(report.machine).sort(), [
       'architecture',
       'cores',
+      'fsync',
       'kernel',
+      'loadAverage',
       'memoryBytes',
       'node',
       'postgres',
@@ -163,3 +180,22 @@ t.test(
     ]);
   },
 );
+
+t.test('what the hop and the catch-up cost is what Halos costs beyond the look-up', async (t) => {
+  const all = [
+    measured('halos', 10),
+    measured('bare-uws', 5),
+    measured('bare-look-up', 8),
+    measured('fastify-pg', 60),
+  ];
+  const ratios = deviceAuthRatios(all);
+  t.match(ratios, { cpuOfBare: 2, cpuOfLookUp: 1.25, hopAndCatchUpUs: 2 });
+});
+
+t.test('the time of an fsync is measured on a file that is gone afterwards', async (t) => {
+  const directory = t.testdir({});
+  const { p50Ms, p99Ms } = fsyncTimes(directory);
+  t.ok(p50Ms > 0 && p99Ms >= p50Ms && p99Ms < 60_000, `${p50Ms} ms, p99 ${p99Ms} ms`);
+  t.same(readdirSync(directory), []);
+  t.throws(() => fsyncTimes(`${directory}/absent`), { code: 'ENOENT' });
+});

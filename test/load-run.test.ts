@@ -48,7 +48,7 @@ t.test('wrong usage exits with 2 and starts nothing', async (t) => {
   t.match(stderr, /several replicas need --backend postgres/);
 });
 
-t.test('a short run on files measures all three servers and leaves nothing behind', async (t) => {
+t.test('a short run on files measures all four servers and leaves nothing behind', async (t) => {
   const directory = folder(t);
   const json = join(directory, 'report.json');
   const { code, stdout, stderr } = await run(
@@ -61,13 +61,18 @@ t.test('a short run on files measures all three servers and leaves nothing behin
   t.ok(report.ok);
   t.same(
     report.measured.map(({ name, wrong, errors }) => ({ name, wrong, errors })),
-    ['halos', 'bare-uws', 'fastify-pg'].map((name) => ({ name, wrong: 0, errors: 0 })),
+    ['halos', 'bare-uws', 'bare-look-up', 'fastify-pg'].map((name) => ({
+      name,
+      wrong: 0,
+      errors: 0,
+    })),
   );
   for (const { name, answered, serverCpuUs, p95Ms, rssBytes } of report.measured) {
     t.ok(answered > 100 && serverCpuUs > 1 && p95Ms > 0 && rssBytes > 1e6, `${name} was measured`);
     t.match(stdout, name);
   }
   t.ok(report.facts['requestsPerBatch']! >= 1, 'the server said how large its batches were');
+  t.ok(report.machine.fsync.p99Ms > 0 && report.machine.postgresFsync!.p99Ms > 0);
   t.same(
     readdirSync(directory).filter((name) => name.startsWith('halos-load')),
     [],
@@ -102,4 +107,46 @@ t.test('devices written into the store directly are what a server serves', async
     // With so few devices the difference of two starts may come out either way.
     t.ok(replayedPerSecond !== undefined && startedPerSecond! > 0 && cpuRatio! > 0);
   }
+});
+
+t.test('devices come and go on two replicas without a wrong answer', async (t) => {
+  const directory = folder(t);
+  const json = join(directory, 'report.json');
+  const { code, stdout, stderr } = await run(
+    directory,
+    ...['device-auth-churn', '--rate', '300', '--duration', '2', '--devices', '40'],
+    ...['--json', json],
+  );
+  t.equal(code, 0, stdout + stderr);
+  const { kinds, facts } = reportOf(json);
+  t.ok(facts['sent']! >= 600 && kinds!.some(({ kind }) => kind === 'enrol'));
+  t.match(stderr, /seed \d+/);
+});
+
+t.test('an overload is offered, and what came of it is reported', async (t) => {
+  const directory = folder(t);
+  const json = join(directory, 'report.json');
+  const { code, stdout, stderr } = await run(
+    directory,
+    ...['overload', '--duration', '1', '--devices', '40', '--json', json],
+  );
+  t.equal(code, 0, stdout + stderr);
+  const { facts } = reportOf(json);
+  t.ok(facts['capacityPerSecond']! > 100 && facts['acceptedPerSecond']! > 100);
+  t.ok(facts['revocations']! > 0 && facts['rssPeakMb']! >= facts['rssBeforeMb']!);
+});
+
+t.test('streams that are idle, and streams that come back, are measured', async (t) => {
+  const directory = folder(t);
+  const json = join(directory, 'report.json');
+  const idle = await run(
+    directory,
+    ...['idle-streams', '--streams', '60', '--duration', '1', '--json', json],
+  );
+  t.equal(idle.code, 0, idle.stdout + idle.stderr);
+  t.match(reportOf(json).facts, { streams: 60 });
+  const storm = await run(directory, 'reconnect-storm', '--streams', '60', '--json', json);
+  t.equal(storm.code, 0, storm.stdout + storm.stderr);
+  const { facts } = reportOf(json);
+  t.ok(facts['cutBackMs']! > 0 && facts['restartDownMs']! > 0 && facts['restartBackMs']! > 0);
 });

@@ -1,10 +1,12 @@
 /**
  * Devices authenticate, as fast as the connections carry it: Halos beside the limit (bare
- * uWebSockets.js) and beside what people would write (Fastify and one query per request).
+ * uWebSockets.js), beside the same with a look-up in its own thread, and beside what people would
+ * write (Fastify and one query per request).
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { digestOf } from '../../src/actors/secrets.js';
 import { LoadDatabases } from '../databases.js';
 import { deviceAuthRatios, deviceAuthVerdicts } from '../device-auth-targets.js';
 import {
@@ -77,7 +79,7 @@ export async function runDeviceAuth(
     profile: options.profile,
     startedAt: context.startedAt,
     options,
-    machine: machineFacts(await databases.version()),
+    machine: await machineFacts(context.directory, databases),
     measured,
     facts: {
       ...deviceAuthRatios(measured),
@@ -147,6 +149,7 @@ async function startTargets(
   const headers = await answerHeaders(firstOf(halo.servers).url, firstOf(devices.valid));
   writeFileSync(answerFile, JSON.stringify({ headers, body: constant.body }));
   const bare = await startBaseline('bare-uws', ['--answer', answerFile], context);
+  const lookUp = await startLookUp(devices.valid, context);
   const urlFile = await databases.create('baseline');
   await databases.fillBaseline('baseline', devices.valid);
   const fastify = await startBaseline('fastify-pg', ['--database-url-file', urlFile], context);
@@ -158,11 +161,27 @@ async function startTargets(
       answers: answers.map(({ credential }) => ({ ...constant, credential })),
     },
     {
+      name: 'bare-look-up',
+      servers: [lookUp],
+      answers: await checkedAnswers(lookUp.url, devices.valid),
+    },
+    {
       name: 'fastify-pg',
       servers: [fastify],
       answers: await checkedAnswers(fastify.url, devices.valid),
     },
   ];
+}
+
+function startLookUp(devices: readonly LoadDevice[], context: RunContext): Promise<ServerProcess> {
+  const devicesFile = join(context.directory, 'devices.json');
+  const known = devices.map(({ id, user, credential }) => ({
+    id,
+    user,
+    digest: digestOf(credential),
+  }));
+  writeFileSync(devicesFile, JSON.stringify(known), { mode: 0o600 });
+  return startBaseline('bare-look-up', ['--devices', devicesFile], context);
 }
 
 async function startBaseline(

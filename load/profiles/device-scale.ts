@@ -53,7 +53,7 @@ export async function runDeviceScale(
     profile: options.profile,
     startedAt: context.startedAt,
     options,
-    machine: machineFacts((await databases?.version()) ?? ''),
+    machine: await machineFacts(context.directory, databases),
     measured,
     facts,
     verdicts,

@@ -94,6 +94,7 @@ interface Entrance {
   readonly method: string;
   readonly head: boolean;
   readonly allowed: RequestCounter;
+  readonly shed: RequestCounter;
   readonly durationMs: Histogram;
 }
 
@@ -168,6 +169,7 @@ export class DeviceAuthentication {
       method,
       head: method === 'HEAD',
       allowed: metrics.counter(template, method, 200),
+      shed: metrics.counter(template, method, 503),
       durationMs: metrics.duration(template),
     };
     return (res, req) => this.ask(entrance, res, req);
@@ -175,6 +177,13 @@ export class DeviceAuthentication {
 
   private ask(entrance: Entrance, res: HttpResponse, req: HttpRequest): void {
     try {
+      const { shedding } = this.host;
+      // A HEAD must not be answered with a body, and is too rare to have a short way of its own.
+      if (!shedding.take() && !entrance.head) {
+        entrance.shed.count += 1;
+        shedding.refuse(res, req.getHeader('x-request-id'), this.host.draining);
+        return;
+      }
       readHeaders(req);
       const { authorization } = noted;
       const credential = authorization.startsWith(PREFIX)

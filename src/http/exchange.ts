@@ -12,6 +12,7 @@ import type { Log } from '../runtime/log.js';
 import type { ClientAddresses } from './client-address.js';
 import type { Refusal } from './failed-attempts.js';
 import type { FrontMetrics } from './front-metrics.js';
+import type { LoadShedding } from './load-shedding.js';
 import {
   HttpProblem,
   PROBLEM_MEDIA_TYPE,
@@ -30,6 +31,7 @@ export interface ExchangeHost {
   readonly clock: Clock;
   readonly requestIds: RequestIds;
   readonly addresses: ClientAddresses;
+  readonly shedding: LoadShedding;
   /** While draining, every answer closes its connection. */
   readonly draining: boolean;
 }
@@ -59,6 +61,8 @@ export class Exchange {
   /** The body is not going to be read: the connection cannot be kept. */
   private closing = false;
   private bodyRead = false;
+  /** One of too many: its line in the log would cost as much as serving it. */
+  private shed = false;
 
   constructor(
     private readonly host: ExchangeHost,
@@ -102,6 +106,13 @@ export class Exchange {
 
   get isBodyRead(): boolean {
     return this.bodyRead;
+  }
+
+  /** Refused for want of time in this turn: counted as any other, but not logged on its own. */
+  refuseShed(): void {
+    this.shed = true;
+    this.host.shedding.refused();
+    this.refuse({ code: 'overloaded', extras: {} });
   }
 
   /** After this, the answer closes the connection instead of waiting for the rest of the body. */
@@ -196,6 +207,7 @@ export class Exchange {
     const durationMs = clock.monotonicMs() - this.startedMs;
     metrics.counter(this.template, this.method, status).count += 1;
     metrics.duration(this.template).observe(durationMs);
+    if (this.shed) return;
     log.info(
       {
         route: this.template,

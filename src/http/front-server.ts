@@ -8,6 +8,7 @@ import { ClientAddresses } from './client-address.js';
 import { DeviceAuthentication } from './device-authentication.js';
 import type { ExchangeHost } from './exchange.js';
 import { FrontMetrics, type FrontSnapshot } from './front-metrics.js';
+import { LoadShedding } from './load-shedding.js';
 import { openApiDocument } from './openapi.js';
 import { PushServer } from './push/push-server.js';
 import { RequestIds } from './request-id.js';
@@ -43,11 +44,15 @@ export class FrontServer {
     private readonly services: FrontServices,
   ) {
     this.adminTokens = new AdminTokens(options.adminTokens);
+    const { metrics } = this;
+    const { log, clock } = services;
+    const requestIds = new RequestIds(services.random);
     this.host = {
-      metrics: this.metrics,
-      log: services.log,
-      clock: services.clock,
-      requestIds: new RequestIds(services.random),
+      metrics,
+      log,
+      clock,
+      requestIds,
+      shedding: new LoadShedding({ metrics, log, clock, requestIds }),
       addresses: new ClientAddresses(options.trustedProxies),
       draining: false,
     };

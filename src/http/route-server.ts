@@ -11,6 +11,7 @@ import { type AdminTokens, bearerCredential } from './authorization.js';
 import { entityTag, matchesEntityTag } from './entity-tag.js';
 import { Exchange, type ExchangeHost, problemOf } from './exchange.js';
 import { countFailure, failureClassOf, GatewayUnknown, type Refusal } from './failed-attempts.js';
+import type { RequestCounter } from './front-metrics.js';
 import { checkedIdempotencyKey, idempotencyOf } from './idempotency.js';
 import { parseJsonBody } from './json-body.js';
 import { HttpProblem } from './problem-details.js';
@@ -38,6 +39,8 @@ const SINGLE_HEADERS = new Set([
   'idempotency-key',
   'if-none-match',
 ]);
+/** The label of what was refused before its route was looked for. */
+const SHED = '(refused unread)';
 /** Tab is the one control character that RFC 9110 §5.5 allows in a value. */
 const CONTROL = /\p{Cc}/u;
 const JSON_MEDIA_TYPE = /^application\/json *(?:; *charset="?utf-8"? *)?$/i;
@@ -62,9 +65,11 @@ interface Judged {
 /** Serves every route of a table; one for each front server. */
 export class RouteServer {
   private readonly router: Router;
+  private readonly shed: RequestCounter;
 
   constructor(private readonly options: RouteServerOptions) {
     this.router = new Router(options.routes);
+    this.shed = options.host.metrics.counter(SHED, 'GET', 503);
   }
 
   /** The handler for every path that no other handler takes. Never throws. */
@@ -72,8 +77,15 @@ export class RouteServer {
     let exchange: Exchange | undefined;
     res.onAborted(() => exchange?.abort());
     try {
-      exchange = new Exchange(this.options.host, res, req);
-      void this.begin(exchange);
+      const { host } = this.options;
+      const taken = host.shedding.take();
+      if (!taken && isMerelyLooking(req)) {
+        this.shed.count += 1;
+        host.shedding.refuse(res, req.getHeader('x-request-id'), host.draining);
+        return;
+      }
+      exchange = new Exchange(host, res, req);
+      void this.begin(exchange, taken);
     } catch (error) {
       this.options.host.log.error({ error: describe(error) }, 'a request could not be read');
       res.close();
@@ -81,9 +93,14 @@ export class RouteServer {
   }
 
   /** Never rejects. */
-  private async begin(exchange: Exchange): Promise<void> {
+  private async begin(exchange: Exchange, taken: boolean): Promise<void> {
     try {
       const admitted = this.admit(exchange);
+      if (!taken && !mayStopOverload(admitted)) {
+        if (leavesLongBody(exchange)) exchange.closeAfterAnswer();
+        exchange.refuseShed();
+        return;
+      }
       // Asked for before the first await, while the library still takes the handler.
       const bytes = admitted.route.body === undefined ? undefined : this.body(exchange, admitted);
       await this.handle(exchange, admitted, await bytes);
@@ -220,6 +237,16 @@ export class RouteServer {
   private unanswered(fault: unknown): void {
     this.options.host.log.error({ error: describe(fault) }, 'a problem could not be answered');
   }
+}
+
+/** Told without taking anything out of the request: refusing has to cost a part of serving. */
+function isMerelyLooking(req: HttpRequest): boolean {
+  return req.getMethod() === 'get' && req.getUrl().startsWith('/api/');
+}
+
+/** Whoever revokes or kills may end the overload, and whoever asks for health must hear of it. */
+function mayStopOverload({ route, caller }: Admitted): boolean {
+  return route.access === 'none' || (caller?.kind === 'admin' && route.method !== 'GET');
 }
 
 function checkHeaders(exchange: Exchange): void {

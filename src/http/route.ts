@@ -135,6 +135,7 @@ export function problemsOf(route: Route): ProblemCode[] {
   const codes = new Set<ProblemCode>([...ALWAYS, ...route.problems]);
   if (route.access !== 'none' && route.access !== 'enrollment-token') {
     codes.add('credential_missing').add('token_unknown').add('too_many_failures');
+    codes.add('overloaded');
   }
   if (route.access === 'gateway-or-viewer') codes.add('stale');
   if (route.pathParameters !== undefined || route.query !== undefined) {

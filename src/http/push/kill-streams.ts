@@ -149,9 +149,20 @@ export class KillStreams {
     const pinging = this.rounds % PING_HEARTBEATS === 0;
     for (const stream of [...slot]) {
       if (nowMs - stream.heardAtMs > PEER_SILENT_MAX_MS) this.drop(stream);
-      else if (stream.snapshot !== undefined) this.watchProgress(stream, nowMs);
-      else if (this.serveChanges(stream)) this.send(stream, frame);
-      if (pinging) stream.socket?.ping();
+      else if (stream.snapshot !== undefined) {
+        this.watchProgress(stream, nowMs);
+        if (pinging) stream.socket?.ping();
+      } else if (this.serveChanges(stream)) this.heartbeat(stream, frame, pinging);
+    }
+  }
+
+  /** With the question whether anybody is there, if it is asked, in one write: a write each costs. */
+  private heartbeat(stream: KillStream, frame: Buffer, pinging: boolean): void {
+    if (!pinging) this.send(stream, frame);
+    else {
+      stream.socket?.cork(() => {
+        if (this.send(stream, frame)) stream.socket?.ping();
+      });
     }
   }
 

@@ -1,0 +1,178 @@
+/**
+ * Thousands of gateways come back at once: first because all of their sockets were cut, then
+ * because their replica was restarted while the other one took a kill. Each time a kill waits for
+ * them, so that "back" means: connected, and told what they missed.
+ */
+import { setTimeout as wait } from 'node:timers/promises';
+import { LoadDatabases } from '../databases.js';
+import { startHalo } from '../halo-servers.js';
+import { makeHaloStorage } from '../halo-store.js';
+import { KillStreamLot } from '../kill-streams.js';
+import { nowMs } from '../open-loop.js';
+import type { LoadOptions } from '../options.js';
+import { HALOS, isOk, type LoadReport, machineFacts, verdict } from '../report.js';
+import type { RunContext } from '../run-context.js';
+import { ServerProcess } from '../server-process.js';
+import { timedKill } from '../stream-clients.js';
+
+const READY_WITHIN_MS = 60_000;
+/** PostgreSQL's backends report what they did within a second; the server's polls go on. */
+const STATISTICS_MS = 2_000;
+/** What the polls of both replicas do by themselves is measured over this. */
+const BACKGROUND_MS = 5_000;
+/** A query for each socket would be 1; so many sockets share one that it is a small part of that. */
+const QUERIES_PER_SOCKET_MAX = 0.5;
+/** As long as a fleet may do without news: clients spread their return over two seconds anyway. */
+const BACK_WITHIN_MS = 5_000;
+
+export async function runReconnectStorm(
+  options: LoadOptions,
+  context: RunContext,
+): Promise<LoadReport> {
+  const count = options.streams ?? 0;
+  const databases = await LoadDatabases.start(context.directory);
+  context.onEnd(() => databases.stop());
+  const storm = await Storm.begin(options, context, databases, count);
+  const background = await storm.backgroundPerSecond();
+  context.progress('cutting every stream');
+  const cut = await storm.cut();
+  context.progress('restarting the replica');
+  const restart = await storm.restart();
+  const facts = {
+    streams: count,
+    cutBackMs: cut.backMs,
+    cutQueries: cut.queries - (background * cut.measuredMs) / 1000,
+    cutQueriesPerSocket: (cut.queries - (background * cut.measuredMs) / 1000) / count,
+    cutServerCpuMs: cut.serverCpuMs,
+    cutClientCpuMs: cut.clientCpuMs,
+    restartDownMs: restart.downMs,
+    restartBackMs: restart.backMs,
+    restartQueries: restart.queries - (background * restart.measuredMs) / 1000,
+    restartServerCpuMs: restart.serverCpuMs,
+    restartClientCpuMs: restart.clientCpuMs,
+    backgroundQueriesPerSecond: background,
+  };
+  const verdicts = [
+    verdict('all back after a cut', cut.backMs, ['below', BACK_WITHIN_MS, ' ms']),
+    verdict('all back after a restart', restart.backMs, ['below', BACK_WITHIN_MS, ' ms']),
+    verdict('queries for each socket', facts.cutQueriesPerSocket, [
+      'below',
+      QUERIES_PER_SOCKET_MAX,
+      '',
+    ]),
+  ];
+  return {
+    profile: options.profile,
+    startedAt: context.startedAt,
+    options,
+    machine: await machineFacts(context.directory, databases),
+    measured: [],
+    facts,
+    verdicts,
+    ok: isOk(verdicts, options.enforce),
+  };
+}
+
+/** What one return of all streams took. */
+interface Return {
+  /** From when they could come back to the last one's frame. */
+  readonly backMs: number;
+  readonly downMs: number;
+  readonly queries: number;
+  /** How long the queries were counted. */
+  readonly measuredMs: number;
+  readonly serverCpuMs: number;
+  readonly clientCpuMs: number;
+}
+
+class Storm {
+  private held = '';
+
+  private constructor(
+    private near: ServerProcess,
+    private readonly far: ServerProcess,
+    private readonly adminToken: string,
+    private readonly databases: LoadDatabases,
+    private readonly lot: KillStreamLot,
+  ) {}
+
+  static async begin(
+    options: LoadOptions,
+    context: RunContext,
+    databases: LoadDatabases,
+    count: number,
+  ): Promise<Storm> {
+    const { servers, adminToken } = await startHalo({
+      name: HALOS,
+      directory: context.directory,
+      storage: await makeHaloStorage('postgres', HALOS, context.directory, databases),
+      replicas: 2,
+      extraArgs: options.serverArgs,
+      readyWithinMs: READY_WITHIN_MS,
+    });
+    const [near, far] = servers;
+    if (near === undefined || far === undefined) throw new Error('Two replicas are needed.');
+    context.onEnd(() => far.stop());
+    const lot = await KillStreamLot.open(context, near.url, adminToken, count);
+    const storm = new Storm(near, far, adminToken, databases, lot);
+    context.onEnd(() => storm.near.stop());
+    const { version, epoch } = await timedKill(far.url, adminToken, 'before');
+    await lot.reached(version);
+    storm.held = `${epoch}.${version}`;
+    return storm;
+  }
+
+  /** What the replicas ask by themselves, per second, with all streams open. */
+  async backgroundPerSecond(): Promise<number> {
+    await wait(STATISTICS_MS);
+    const before = await this.databases.transactions(HALOS);
+    await wait(BACKGROUND_MS);
+    return ((await this.databases.transactions(HALOS)) - before) / (BACKGROUND_MS / 1000);
+  }
+
+  /** Cuts every socket, kills something, and lets all come back. */
+  cut(): Promise<Return> {
+    return this.back('cut', async () => {
+      await this.lot.cut();
+      return 0;
+    });
+  }
+
+  /** Restarts the replica on its port; something is killed on the other one meanwhile. */
+  restart(): Promise<Return> {
+    return this.back('restart', async () => {
+      const downAtMs = nowMs();
+      await this.near.stop();
+      await this.lot.cut();
+      const { port } = new URL(this.near.url);
+      this.near = await ServerProcess.start({
+        ...this.near.spec,
+        args: [...this.near.spec.args, '--listen', `127.0.0.1:${port}`],
+      });
+      return nowMs() - downAtMs;
+    });
+  }
+
+  private async back(name: string, fault: () => Promise<number>): Promise<Return> {
+    const queriesBefore = await this.databases.transactions(HALOS);
+    const measuredFromMs = nowMs();
+    const { cpuMs: clientBefore } = await this.lot.count();
+    const downMs = await fault();
+    const { version, epoch } = await timedKill(this.far.url, this.adminToken, name);
+    const serverBefore = this.near.usage().cpuMs;
+    const startedMs = nowMs();
+    await this.lot.openAll(this.held);
+    const { lastMs, cpuMs } = await this.lot.reached(version);
+    const serverCpuMs = this.near.usage().cpuMs - serverBefore;
+    this.held = `${epoch}.${version}`;
+    await wait(STATISTICS_MS);
+    return {
+      backMs: lastMs - startedMs,
+      downMs,
+      queries: (await this.databases.transactions(HALOS)) - queriesBefore,
+      measuredMs: nowMs() - measuredFromMs,
+      serverCpuMs,
+      clientCpuMs: cpuMs - clientBefore,
+    };
+  }
+}
