@@ -8,7 +8,10 @@ import { canonicalForm, type JsonValue } from '../src/verify/canonical-form.js';
 const seed = Number(process.env['SEED'] ?? Date.now() % 2 ** 31);
 t.comment(`seed ${seed}`);
 
-const jsonValue = fc.jsonValue({ maxDepth: 6, noUnicodeString: false } as never) as fc.Arbitrary<any>;
+const jsonValue = fc.jsonValue({
+  maxDepth: 6,
+  noUnicodeString: false,
+} as never) as fc.Arbitrary<any>;
 
 /** The same value with the names of every object in another order. */
 function shuffled(value: unknown): unknown {
@@ -30,7 +33,9 @@ t.test('a canonical text reads back as the same value, whatever the order of nam
     fc.property(jsonValue, (value) => {
       const text = canonicalJson(value);
       const back = JSON.parse(text) as JsonValue;
-      return canonicalForm(back, DEPTH_MAX) === text && canonicalJson(shuffled(back) as any) === text;
+      return (
+        canonicalForm(back, DEPTH_MAX) === text && canonicalJson(shuffled(back) as any) === text
+      );
     }),
     { seed, numRuns: 2000 },
   );

@@ -21,7 +21,13 @@ import {
   RECORD_FIELDS,
 } from '../src/evidence/format.js';
 import { genesisEvent, restoreAcceptedEvent, rotationEvent } from '../src/evidence/statements.js';
-import { ChainBuilder, refOf, TEST_KEYS, TEST_MASKING, timeOf } from './fixtures/evidence-chains.js';
+import {
+  ChainBuilder,
+  refOf,
+  TEST_KEYS,
+  TEST_MASKING,
+  timeOf,
+} from './fixtures/evidence-chains.js';
 
 const seed = Number(process.env['SEED'] ?? Date.now() % 2 ** 31);
 t.comment(`seed ${seed}`);
@@ -40,7 +46,7 @@ const eventOf = (data: object): string =>
     TEST_MASKING,
   );
 
-t.test('a record is canonical, hashed behind its prefix and signed over the hash', async (t) => {
+t.test('a record is canonical, hashed behind its prefix and signed over the hash', async () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), (data) => {
       const head = { seq: 6, hash: 'ab'.repeat(32) };
@@ -151,7 +157,11 @@ t.test('an accepted restore names a range that can be lost', async (t) => {
     lost_hash: 'b'.repeat(64),
     lost_to: 20,
   });
-  for (const [from, to] of [[0, 5], [5, 4], [11, 20]] as const) {
+  for (const [from, to] of [
+    [0, 5],
+    [5, 4],
+    [11, 20],
+  ] as const) {
     t.throws(() => event(from, to), { code: 'evidence_invalid' }, `${from} to ${to}`);
   }
 });

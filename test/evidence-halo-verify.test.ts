@@ -156,7 +156,7 @@ const program = fileURLToPath(new URL('../src/cli/halo-verify.js', import.meta.u
 async function runProgram(...args: readonly string[]) {
   const watch =
     "import { writeSync } from 'node:fs';" +
-    "process.on('exit', () => writeSync(2, `rss ${process.resourceUsage().maxRSS} `));";
+    "process.on('exit', () => writeSync(2, 'rss ' + process.resourceUsage().maxRSS + ' '));";
   const code = `data:text/javascript,${encodeURIComponent(watch)}`;
   const startMs = Date.now();
   const child = spawn(process.execPath, ['--import', code, program, ...args, '--json']);
@@ -199,7 +199,11 @@ t.test('a long chain is verified in bounded memory', async (t) => {
   const chain = new ChainBuilder();
   for (let written = 0; written < records; ) {
     while (chain.records.length < 1000) {
-      chain.add('decision.made', { action: 'read', decision: 'allow', resource: `report/${written}` });
+      chain.add('decision.made', {
+        action: 'read',
+        decision: 'allow',
+        resource: `report/${written}`,
+      });
     }
     if (written + chain.records.length >= records) chain.checkpoint();
     const text = exportOf(chain.lines);
@@ -230,7 +234,10 @@ t.test('a tampered record deep inside is named by the program itself', async (t)
   const lines = new ChainBuilder().addSome(2999).checkpoint().lines;
   const sig = JSON.parse(lines[1500]!).sig as string;
   const flipped = `${sig[0] === '0' ? '1' : '0'}${sig.slice(1)}`;
-  await writeFile(join(dir, 'chain'), exportOf(lines.with(1500, lines[1500]!.replace(sig, flipped))));
+  await writeFile(
+    join(dir, 'chain'),
+    exportOf(lines.with(1500, lines[1500]!.replace(sig, flipped))),
+  );
   const { exitCode, out } = await runProgram(join(dir, 'chain'));
   t.equal(exitCode, 10);
   t.match(JSON.parse(out), { records: 1500, firstBad: { seq: 1500, check: 'signature' } });

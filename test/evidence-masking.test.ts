@@ -32,28 +32,31 @@ const secretName = fc.constantFrom(
 );
 const placeName = fc.stringMatching(/^[a-f]{1,6}$/);
 
-t.test('the value of a named field is nowhere, at whatever depth and of whatever type', async () => {
-  fc.assert(
-    fc.property(
-      secretName,
-      secretText,
-      fc.array(placeName, { maxLength: 6 }),
-      fc.constantFrom<(text: string) => unknown>(
-        (text) => text,
-        (text) => [text],
-        (text) => ({ inner: { deep: text } }),
-        (text) => ({ [text]: 1 }),
+t.test(
+  'the value of a named field is nowhere, at whatever depth and of whatever type',
+  async () => {
+    fc.assert(
+      fc.property(
+        secretName,
+        secretText,
+        fc.array(placeName, { maxLength: 6 }),
+        fc.constantFrom<(text: string) => unknown>(
+          (text) => text,
+          (text) => [text],
+          (text) => ({ inner: { deep: text } }),
+          (text) => ({ [text]: 1 }),
+        ),
+        (name, secret, path, shape) => {
+          const leaf: unknown = { [name]: shape(secret), kept: 'kept' };
+          const data = path.reduce((value: unknown, part) => ({ list: [{ [part]: value }] }), leaf);
+          const text = eventOf(data);
+          return !text.includes(secret) && text.includes('"kept":"kept"');
+        },
       ),
-      (name, secret, path, shape) => {
-        const leaf: unknown = { [name]: shape(secret), kept: 'kept' };
-        const data = path.reduce((value: unknown, part) => ({ list: [{ [part]: value }] }), leaf);
-        const text = eventOf(data);
-        return !text.includes(secret) && text.includes('"kept":"kept"');
-      },
-    ),
-    { seed, numRuns: 500 },
-  );
-});
+      { seed, numRuns: 500 },
+    );
+  },
+);
 
 t.test('what a pattern matches is nowhere, in values, in names, in who did it', async (t) => {
   const credential = `halo_device_${'Ab3'.repeat(16)}x`;
@@ -75,7 +78,7 @@ t.test('the default profile knows the usual forms of secrets', async (t) => {
     'Bearer abcdefgh.ijkl-mnop',
     `eyJ${'a'.repeat(20)}.${'b'.repeat(20)}.${'c'.repeat(20)}`,
     `-----BEGIN PRIVATE KEY-----\n${'Q'.repeat(64)}\n-----END PRIVATE KEY-----`,
-    `-----BEGIN EC PRIVATE KEY-----\n${'Q'.repeat(64)}`,
+    `-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: X\n${'Q'.repeat(64)}\n-----END RSA PRIVATE KEY-----`,
     `AKIA${'Q'.repeat(16)}`,
     `ghp_${'q'.repeat(36)}`,
     `github_pat_${'q'.repeat(30)}`,
@@ -87,6 +90,8 @@ t.test('the default profile knows the usual forms of secrets', async (t) => {
     t.notMatch(JSON.parse(text).data.note, secret, secret.slice(0, 12));
     t.match(JSON.parse(text).data.note, /^see \[hmac-sha256:[^\]]+\] there$/, secret.slice(0, 12));
   }
+  const cut = `see -----BEGIN EC PRIVATE KEY-----\n${'Q'.repeat(64)} there`;
+  t.match(JSON.parse(eventOf({ note: cut })).data.note, /^see \[hmac-sha256:[^\]]+\]$/);
   t.match(
     JSON.parse(eventOf({ address: 'postgres://halo:hunter2@db:5432/halo' })).data.address,
     /^postgres:\/\/\[hmac-sha256:[^\]]+\]@db:5432\/halo$/,
@@ -174,8 +179,9 @@ t.test('the same value is recognised across fields, another key sees another', a
     patterns: [{ name: 'addresses', pattern: 'ann@\\S+', treatment: 'recognise' }],
   };
   const read = (secret: Uint8Array) =>
-    JSON.parse(eventOf({ email: 'ann@x', note: 'ann@x' }, prepareMasking(profile, { ...KEY, secret })))
-      .data;
+    JSON.parse(
+      eventOf({ email: 'ann@x', note: 'ann@x' }, prepareMasking(profile, { ...KEY, secret })),
+    ).data;
   const [one, two] = [read(Buffer.alloc(32, 1)), read(Buffer.alloc(32, 2))];
   t.equal(one.email, one.note);
   t.not(one.email, two.email);
@@ -205,16 +211,16 @@ t.test('the default patterns take time in proportion to the text', async (t) => 
   ];
   for (const attack of attacks) {
     const start = process.hrtime.bigint();
-    DEFAULT_MASKING.patterns.forEach((rule) =>
-      masking({ patterns: [rule] }).mask({ note: attack }, 'data'),
-    );
+    masking({ patterns: DEFAULT_MASKING.patterns }).mask({ note: attack }, 'data');
     const ms = Number(process.hrtime.bigint() - start) / 1e6;
     t.ok(ms < 1000, `${attack.slice(0, 12)}: ${Math.round(ms)} ms for 240 kB`);
   }
 });
 
 t.test('a profile that cannot be used is refused with the rule', async (t) => {
-  const pattern = (source: string) => [{ name: 'p', pattern: source, treatment: 'remove' as const }];
+  const pattern = (source: string) => [
+    { name: 'p', pattern: source, treatment: 'remove' as const },
+  ];
   const field = (name: string) => [{ field: name, treatment: 'remove' as const }];
   const refused: ReadonlyArray<readonly [string, Partial<MaskingProfile>]> = [
     ['not a regular expression', { patterns: pattern('(') }],

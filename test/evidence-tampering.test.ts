@@ -45,15 +45,19 @@ t.test('no single byte of an export can change without being noticed', async (t)
     return start + Buffer.byteLength(line) + 1;
   }, 0);
   await fc.assert(
-    fc.asyncProperty(fc.nat(bytes.length - 1), fc.integer({ min: 1, max: 255 }), async (at, xor) => {
-      const changed = Buffer.from(bytes);
-      changed[at] = (changed[at] ?? 0) ^ xor;
-      const { status, finding } = await verify(changed);
-      // A changed line end joins two lines or cuts the last one; all else names its own record.
-      const seq = starts.findLastIndex((start) => start <= at);
-      const isLast = at === bytes.length - 1;
-      return status !== 'verified' && (isLast || finding?.seq === seq);
-    }),
+    fc.asyncProperty(
+      fc.nat(bytes.length - 1),
+      fc.integer({ min: 1, max: 255 }),
+      async (at, xor) => {
+        const changed = Buffer.from(bytes);
+        changed[at] = (changed[at] ?? 0) ^ xor;
+        const { status, finding } = await verify(changed);
+        // A changed line end joins two lines or cuts the last one; all else names its own record.
+        const seq = starts.findLastIndex((start) => start <= at);
+        const isLast = at === bytes.length - 1;
+        return status !== 'verified' && (isLast || finding?.seq === seq);
+      },
+    ),
     { seed, numRuns: 1500 },
   );
   t.equal((await verify(bytes)).status, 'verified');
@@ -78,7 +82,9 @@ t.test('any cut, doubling, swap or removal of lines is named where it shows', as
         const place = changed.findIndex((line, index) => line !== lines[index]);
         const isBeginning = changed.length > 0 && how === 'remove' && first === 0;
         const expected = isBeginning ? 0 : place === -1 ? changed.length : place;
-        return status !== 'verified' && (isBeginning || how === 'swap' || finding?.seq === expected);
+        return (
+          status !== 'verified' && (isBeginning || how === 'swap' || finding?.seq === expected)
+        );
       },
     ),
     { seed, numRuns: 1000 },
@@ -128,7 +134,10 @@ t.test('of several faults the first in the chain is named, however late it is fo
   const lines = goodChain().lines;
   const unsigned = JSON.parse(lines[2]!);
   const changed = lines.with(2, lines[2]!.replace(unsigned.sig, JSON.parse(lines[1]!).sig));
-  changed[4] = lines[4]!.replace('hunter', 'gather').replace('dev', 'vex').replace(/"at":"2/, '"at":"3');
+  changed[4] = lines[4]!
+    .replace('hunter', 'gather')
+    .replace('dev', 'vex')
+    .replace(/"at":"2/, '"at":"3');
   let release = (): void => {};
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -143,7 +152,11 @@ t.test('of several faults the first in the chain is named, however late it is fo
     batchesMax: 9,
   });
   release();
-  t.match(await result, { status: 'tampered', records: 2, finding: { seq: 2, check: 'signature' } });
+  t.match(await result, {
+    status: 'tampered',
+    records: 2,
+    finding: { seq: 2, check: 'signature' },
+  });
 });
 
 t.test('a verification that cannot check signatures fails instead of passing', async (t) => {

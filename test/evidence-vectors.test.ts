@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { runHaloVerify } from '../src/cli/halo-verify/program.js';
 import { allCases, caseLine } from './fixtures/evidence-cases.js';
-import { publicHexOf } from './fixtures/evidence-chains.js';
-import { TEST_KEYS } from './fixtures/evidence-chains.js';
+import { publicHexOf, TEST_KEYS } from './fixtures/evidence-chains.js';
 
 const folder = join(process.cwd(), 'test/vectors');
 const cases = allCases();

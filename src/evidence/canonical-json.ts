@@ -41,8 +41,8 @@ export function checkJson(value: unknown, depthMax: number): asserts value is Js
 
 function checkMembers(value: object, depthMax: number): void {
   if (Array.isArray(value)) {
-    // By index: `forEach` and `for … of` on holes differ, and a hole is not JSON.
-    for (let index = 0; index < value.length; index += 1) checkJson(value[index], depthMax - 1);
+    // Unlike `forEach` this visits holes, which are not JSON.
+    for (const item of value as readonly unknown[]) checkJson(item, depthMax - 1);
     return;
   }
   const prototype: unknown = Object.getPrototypeOf(value);

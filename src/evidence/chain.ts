@@ -67,7 +67,8 @@ export function linkEvent(head: ChainHead, eventText: string, options: LinkOptio
   const { chainedAt, keyId } = options;
   const { ref, kind, members } = decodeEvent(eventText);
   const seq = head.seq + 1;
-  if ((kind === KIND_GENESIS) !== (seq === 0)) throw invalid('a genesis is record 0, and only that');
+  if ((kind === KIND_GENESIS) !== (seq === 0))
+    throw invalid('a genesis is record 0, and only that');
   if (!Number.isSafeInteger(seq)) throw invalid('the chain has no numbers left');
   if (!TIME_PATTERN.test(chainedAt)) throw invalid('the time of chaining is not RFC 3339');
   const before =

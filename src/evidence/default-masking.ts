@@ -34,7 +34,7 @@ const SECRET_FORMS: ReadonlyArray<readonly [name: string, pattern: string]> = [
   ],
   [
     'private keys',
-    '-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?',
+    '-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[^]*?(?:-----END [A-Z ]{0,32}PRIVATE KEY-----|$)',
   ],
   ['passwords in addresses', '(?<=://)[^\\s/@:]{1,256}:[^\\s/@]{1,256}(?=@)'],
   ['AWS access keys', '(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])'],

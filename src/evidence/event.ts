@@ -101,18 +101,27 @@ export function decodeEvent(text: string): EventParts {
   if (typeof kind !== 'string' || !isKind(kind)) throw unreadable('its kind is none');
   if (typeof at !== 'string' || !TIME_PATTERN.test(at)) throw unreadable('its time is none');
   if (!isParty(by) || !isObject(data) || !isTexts(masked)) throw unreadable('a field is missing');
-  const members = {
-    at: canonicalJson(at),
-    by: canonicalJson(by),
-    data: canonicalJson(data),
-    kind: canonicalJson(kind),
-    masked: canonicalJson(masked),
-    ref: canonicalJson(ref),
-    v: String(EVIDENCE_VERSION),
-  };
+  const members = membersOf({ at, by, data, kind, masked, ref, v: EVIDENCE_VERSION });
   const again = `{${EVENT_FIELDS.map((name) => `"${name}":${members[name]}`).join(',')}}`;
   if (again !== text) throw unreadable('it is not in canonical form');
   return { ref, kind, at, members };
+}
+
+function membersOf(fields: Record<keyof EventParts['members'], Json>): EventParts['members'] {
+  try {
+    return {
+      at: canonicalJson(fields.at),
+      by: canonicalJson(fields.by),
+      data: canonicalJson(fields.data),
+      kind: canonicalJson(fields.kind),
+      masked: canonicalJson(fields.masked),
+      ref: canonicalJson(fields.ref),
+      v: canonicalJson(fields.v),
+    };
+  } catch (cause) {
+    const message = 'a stored event cannot be read: it has no canonical form';
+    throw new CodedError('evidence_unreadable', message, { cause });
+  }
 }
 
 function parse(text: string): Readonly<Record<string, Json | undefined>> {

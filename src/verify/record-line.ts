@@ -14,7 +14,7 @@ import {
   TIME_PATTERN,
 } from '../evidence/format.js';
 import { canonicalForm, type JsonMembers, type JsonValue } from './canonical-form.js';
-import { type Check, shown, type Status } from './findings.js';
+import { type Check, type Status, shown } from './findings.js';
 
 /** What the verifier looks at in a record, and what its bytes hash to. */
 export interface ReadRecord {

@@ -44,7 +44,7 @@ export function isKnownKind(kind: string): boolean {
   return !kind.startsWith(CHAIN_KIND_PREFIX) || CHAIN_KINDS.has(kind);
 }
 
-/** The first key, if the record is a genesis in its place; a fault if either is without the other. */
+/** The first key, if the record is a genesis in its place; a fault for one of them alone. */
 export function readGenesis(read: ReadRecord): {
   readonly key?: IntroducedKey;
   readonly fault?: StatementFault;

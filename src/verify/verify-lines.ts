@@ -26,7 +26,10 @@ export interface VerifyOptions {
   /** How many batches may be asked at once. */
   readonly batchesMax: number;
   /** Called after each chunk. */
-  readonly onProgress?: (progress: { readonly records: number; readonly bytesRead: number }) => void;
+  readonly onProgress?: (progress: {
+    readonly records: number;
+    readonly bytesRead: number;
+  }) => void;
 }
 
 /** Some 50 ms of a worker: the hand-over costs nothing beside it, and progress stays lively. */

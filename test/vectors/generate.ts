@@ -1,4 +1,4 @@
-/** Writes the test vectors of `docs/evidence.md` again: from the project's folder, once it is built. */
+/** Writes the test vectors of `docs/evidence.md` again, from the project's folder. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { allCases, caseLine } from '../fixtures/evidence-cases.js';

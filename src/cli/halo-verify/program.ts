@@ -141,7 +141,7 @@ function textOf({ status, isPinned, records, chain, head, finding }: Verificatio
     lines.push(
       isPinned
         ? 'pinned    yes'
-        : 'pinned    no: self-asserted; whoever has a key can make such a chain. Pin one with --key.',
+        : 'pinned    no: self-asserted. Whoever has any key can make such a chain: use --key.',
     );
   }
   return lines.map((line) => `${printable(line)}\n`).join('');
