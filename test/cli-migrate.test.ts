@@ -1,7 +1,8 @@
 /** `halo-server migrate` on a real database: what it says, and how it ends. */
-import { writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { runHaloServer } from '../src/cli/server-program.js';
 import { startStorageThread } from '../src/storage/file/storage-thread.js';
 import { startCluster } from './fixtures/postgres-database.js';
@@ -30,15 +31,15 @@ async function run(...args: string[]): Promise<Ran> {
   return { exitCode, out, err };
 }
 
-function urlFile(t: Test, url: string): string {
-  const path = join(t.testdir({}), 'url');
+function urlFile(url: string): string {
+  const path = join(mkdtempSync(join(tmpdir(), 'halo-url-')), 'url');
   writeFileSync(path, `${url}\n`, { mode: 0o600 });
   return path;
 }
 
 t.test('an empty database is planned, refused, migrated and then accepted', async (t) => {
   const database = await cluster.emptyDatabase();
-  const file = urlFile(t, database.ownerUrl);
+  const file = urlFile(database.ownerUrl);
   const planned = await run('--database-url-file', file, '--plan');
   t.match(planned, { exitCode: 0, err: '' });
   t.match(planned.out, /schema version 0\. To apply:\n {2}0001 init\n/);
@@ -47,19 +48,29 @@ t.test('an empty database is planned, refused, migrated and then accepted', asyn
   t.match(refused, { exitCode: 3, out: '' });
   t.match(refused.err, /run halo-server migrate.*\(schema_behind\)/);
 
+  const serving = urlFile(database.url);
+  t.match(await run('--database-url-file', serving), {
+    exitCode: 1,
+    err: /answered 42501: the role in the URL may not do this\. \(store_unavailable\)\n/,
+  });
+  const elsewhere = urlFile(database.url.replace(/[^/]+$/, 'no_such_database'));
+  t.match(await run('--database-url-file', elsewhere), {
+    exitCode: 1,
+    err: /answered 3D000: the database in the URL does not exist\./,
+  });
+
   t.match(await run('--database-url-file', file), {
     exitCode: 0,
     out: /^Migrated from schema version 0 to \d+:\n {2}0001 init\n/,
   });
   t.match(await run('--database-url-file', file), { exitCode: 0, out: /^Nothing to do: / });
   t.match(await run('--database-url-file', file, '--plan'), { exitCode: 0, out: /^Nothing to do/ });
-  const serving = urlFile(t, database.url);
   t.match(await run('--database-url-file', serving, '--check'), { exitCode: 0, out: /can serve/ });
 });
 
 t.test('a newer database is refused unless it still accepts this version', async (t) => {
   const database = await cluster.database();
-  const file = urlFile(t, database.ownerUrl);
+  const file = urlFile(database.ownerUrl);
   const add = (minBinary: number): string =>
     `INSERT INTO halo_schema_migrations (version, min_binary, name)
      VALUES (999, ${minBinary}, 'x')`;
@@ -75,7 +86,7 @@ t.test('a newer database is refused unless it still accepts this version', async
 
 t.test('finish names the replica that is too old, and otherwise raises the format', async (t) => {
   const database = await cluster.database();
-  const file = urlFile(t, database.ownerUrl);
+  const file = urlFile(database.ownerUrl);
   await database.sql(
     'INSERT INTO halo_replicas (replica, reads_format, expires_at) ' +
       "VALUES ('old-one', 0, now() + interval '1 hour')",
@@ -90,7 +101,7 @@ t.test('finish names the replica that is too old, and otherwise raises the forma
 
 t.test('with --json a result and a refusal are both one JSON object', async (t) => {
   const database = await cluster.emptyDatabase();
-  const file = urlFile(t, database.ownerUrl);
+  const file = urlFile(database.ownerUrl);
   const refused = await run('--database-url-file', file, '--check', '--json');
   t.equal(refused.exitCode, 3);
   t.match(JSON.parse(refused.out), { ok: false, code: 'schema_behind', message: /migrate/ });
@@ -107,7 +118,7 @@ t.test('nothing of a URL is ever said', async (t) => {
     ['', 1],
   ];
   for (const [url, exitCode] of urls) {
-    const ran = await run('--database-url-file', urlFile(t, url));
+    const ran = await run('--database-url-file', urlFile(url));
     t.equal(ran.exitCode, exitCode, url);
     t.not(ran.err, '');
     t.notMatch(ran.out + ran.err, /hunter2|db\.example/);
