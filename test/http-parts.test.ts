@@ -96,8 +96,9 @@ t.test('behind trusted proxies the client is the right-most hop that is none of 
     ['for=_hidden, for=10.1.1.1', '10.1.1.1'],
     ['proto=https', '10.0.0.1'],
   ] as const) {
-    const headers = { forwarded, xForwardedFor: '9.9.9.9' };
-    t.equal(addresses.of(PROXY, headers), client, forwarded);
+    t.equal(addresses.of(PROXY, { ...none, forwarded }), client, forwarded);
+    const both = { forwarded, xForwardedFor: '203.0.113.7' };
+    t.equal(addresses.of(PROXY, both), '10.0.0.1', `${forwarded}, and the other header too`);
   }
   const many = `203.0.113.7${', 10.1.1.1'.repeat(40)}`;
   t.equal(addresses.of(PROXY, { ...none, xForwardedFor: many }), '10.1.1.1', 'bounded');

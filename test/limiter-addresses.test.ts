@@ -87,3 +87,22 @@ t.test('what a client puts before what the proxy says is not believed', async (t
   });
   t.equal(lastAddress(front), '2001:db8:9::/64', 'on the other routes too');
 });
+
+t.test('a header that the proxy does not write buys nobody another budget', async (t) => {
+  const front = await startLimitedFront({ options: { trustedProxies: ['127.0.0.1'] } });
+  t.teardown(() => front.close());
+  const asked: ((index: number) => Record<string, string>)[] = [
+    // The proxy writes the one, the client invents the other, and nobody here can know which.
+    (i) => ({ 'x-forwarded-for': '203.0.113.7', forwarded: `for=198.51.100.${i}` }),
+    (i) => ({ 'x-forwarded-for': `198.51.100.${i}`, forwarded: 'for=203.0.113.7' }),
+  ];
+  const statuses: number[] = [];
+  for (let i = 0; i < 12; i += 1) {
+    statuses.push(await failFrom(front, (asked[i % 2] as (typeof asked)[0])(i)));
+  }
+  t.same(statuses, [...Array(10).fill(401), 429, 429]);
+  t.equal(lastAddress(front), '127.0.0.1', 'the proxy stands for whoever says two things');
+  await call(front.url, 'GET', '/v1/status', { bearer: 'x', headers: asked[0]?.(99) ?? {} });
+  t.equal(lastAddress(front), '127.0.0.1', 'on the other routes too');
+  t.equal(await failFrom(front, { 'x-forwarded-for': '203.0.113.7' }), 401, 'the others go on');
+});

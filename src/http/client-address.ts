@@ -35,12 +35,8 @@ export class ClientAddresses {
     const socket = fromBytes(socketAddress);
     if (socket === undefined) return 'unknown';
     if (!this.isTrusted(socket)) return socket.toString();
-    const hops =
-      headers.forwarded === ''
-        ? headers.xForwardedFor.split(',').map((hop) => hop.trim())
-        : forwardedHops(headers.forwarded);
     let client: Address = socket;
-    for (const hop of hops.slice(-HOPS_MAX).reverse()) {
+    for (const hop of hopsOf(headers).slice(-HOPS_MAX).reverse()) {
       const address = parseHop(hop);
       // An obfuscated or broken hop ends what can be known: the proxy that told stands for it.
       if (address === undefined) break;
@@ -96,6 +92,15 @@ function unmapped(address: Address): Address {
     if (six.isIPv4MappedAddress()) return six.toIPv4Address();
   }
   return address;
+}
+
+/**
+ * The hops that the proxy tells of. Proxies write one of the two headers and pass the other one on
+ * as the client sent it: where both came, either may be invented, and neither is believed.
+ */
+function hopsOf({ forwarded, xForwardedFor }: ForwardedHeaders): string[] {
+  if (forwarded === '') return xForwardedFor.split(',').map((hop) => hop.trim());
+  return xForwardedFor === '' ? forwardedHops(forwarded) : [];
 }
 
 /** The `for` of each element of `Forwarded` (RFC 7239 §4), in order; '' where there is none. */
