@@ -123,12 +123,14 @@ export class Server {
         void this.tellFronts({ ...this.last, adminTokens: tokens });
       },
     });
+    // Before the other port is chosen, which is free again until the front threads have it: where
+    // both are to be any free one, this one could be given the same.
+    this.metrics = await openMetrics(options, () => this.supervisor);
     const { host } = options.listen;
     const port = await proveFreePort(host, options.listen.port);
     const { secret } = keyring.derive(IDEMPOTENCY_KEY_LABEL);
     const supervisor = this.makeSupervisor(storage, counts, port, secret);
     this.supervisor = supervisor;
-    this.metrics = await openMetrics(options, supervisor);
     await supervisor.start();
     this.readiness = this.watchReadiness(storage, supervisor, {
       pid: process.pid,
@@ -241,17 +243,20 @@ export class Server {
 /** Throws `CodedError` `port_taken` when another process has the port. */
 async function openMetrics(
   { metricsListen }: ServeOptions,
-  supervisor: Supervisor<FrontControl>,
+  supervisor: () => Supervisor<FrontControl> | undefined,
 ): Promise<MetricsListener> {
   try {
-    return await MetricsListener.open(metricsListen, () => measured(supervisor));
+    return await MetricsListener.open(metricsListen, () => measured(supervisor()));
   } catch (cause) {
     const where = `${metricsListen.host}:${metricsListen.port}`;
     throw new CodedError('port_taken', `Cannot serve metrics on ${where}.`, { cause });
   }
 }
 
-async function measured(supervisor: Supervisor<FrontControl>): Promise<MetricsSnapshot> {
+async function measured(
+  supervisor: Supervisor<FrontControl> | undefined,
+): Promise<MetricsSnapshot> {
+  if (supervisor === undefined) return { fronts: [], actors: [], others: [] };
   const { actors, store } = await supervisor.inspect();
   const fronts = await supervisor.eachFront(async (front) => front.snapshot());
   return { fronts, actors, others: [...storeFamilies(store), ...limiterFamilies(actors)] };
