@@ -149,7 +149,14 @@ t.test('status shows whatever the server says of itself', async (t) => {
     backend: 'file',
     leader: { holder: 'r1', token: 3 },
     actors: [
-      { name: 'devices', thread: 'actor-1', readDepth: 2, epoch: 'e', devices: 3 },
+      {
+        name: 'devices',
+        thread: 'actor-1',
+        readDepth: 2,
+        epoch: 'e',
+        devices: 3,
+        failures: { x: 0 },
+      },
       { name: 'kill-list', thread: 'actor-2', newer: { a: 1 } },
     ],
   };

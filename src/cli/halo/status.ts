@@ -36,10 +36,17 @@ function actorsText(rows: readonly Row[]): string {
   );
   const shared = new Set(SHARED.map(([, name]) => name));
   const ofItsOwn = (row: Row): string => {
-    const facts = Object.entries(row).filter(([name]) => !shared.has(name) && !OMITTED.has(name));
+    const facts = Object.entries(row).filter(
+      ([name, fact]) => !shared.has(name) && !OMITTED.has(name) && !isAllZero(fact),
+    );
     return oneLine(Object.fromEntries(facts));
   };
   return `\n${tableText([...columns, { heading: 'MORE', value: ofItsOwn }], rows)}`;
+}
+
+/** Counts by kind of which none has happened: they would only make the line too long. */
+function isAllZero(fact: unknown): boolean {
+  return isRecord(fact) && Object.values(fact).every((count) => count === 0);
 }
 
 /** A plain value as itself, a structured one as `name value` pairs. */
