@@ -1,7 +1,7 @@
 /** Every route against wrong methods, types, shapes, sizes, encodings, headers and credentials. */
 import t, { type Test } from 'tap';
 import { PROBLEMS, type ProblemCode } from '../src/http/problems.js';
-import { problemsOf, type Route } from '../src/http/route.js';
+import { isJudgedAtTheDoor, problemsOf, type Route } from '../src/http/route.js';
 import { ROUTES } from '../src/http/routes.js';
 import { GOOD_BODIES, pathOf } from './fixtures/http-bodies.js';
 import { call, type Received, rawRequest, type Sent } from './fixtures/http-client.js';
@@ -14,8 +14,7 @@ import {
   startFront,
 } from './fixtures/http-front.js';
 
-const needsToken = (route: Route): boolean =>
-  route.access !== 'none' && route.access !== 'enrollment-token';
+const needsToken = (route: Route): boolean => isJudgedAtTheDoor(route.access);
 const withBody = ROUTES.filter((route) => route.body !== undefined);
 
 function send(front: Front, route: Route, sent: Sent = {}): Promise<Received> {

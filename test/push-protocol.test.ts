@@ -4,6 +4,7 @@ import t from 'tap';
 import { digestOf } from '../src/actors/secrets.js';
 import { renderMetrics } from '../src/http/metrics-exposition.js';
 import { failure } from '../src/runtime/failure.js';
+import { call } from './fixtures/http-client.js';
 import { freshSecret, until } from './fixtures/http-front.js';
 import { GATEWAY_TOKEN, PushFront } from './fixtures/push-front.js';
 import { GatewayList, NotUpgraded, StreamClient } from './fixtures/stream-client.js';
@@ -129,7 +130,6 @@ t.test('it is refused before the upgrade, with the problems of any route', async
   t.match(await open({ token: freshSecret('gateway') }), { status: 401, code: 'token_unknown' });
   t.match(await open({ token, protocol: '' }), { status: 400, code: 'headers_invalid' });
   t.match(await open({ token, protocol: 'other.v1' }), { status: 400 });
-  t.match(await open({ token, since: '7' }), { status: 422, code: 'validation_failed' });
   push.failing = failure('store_unavailable');
   t.match(await open({ token }), { status: 503, code: 'store_unavailable' });
   push.failing = undefined;
@@ -296,4 +296,21 @@ t.test('what was pushed is told as metrics', async (t) => {
   ]) {
     t.match(text, line);
   }
+});
+
+t.test('whoever asks for the stream and does not upgrade is told to', async (t) => {
+  const push = await start(t);
+  const path = '/api/v1/kill-list/stream';
+  for (const sent of [{}, { bearer: GATEWAY_TOKEN }, { headers: { upgrade: 'websocket' } }]) {
+    t.match(await call(push.front.url, 'GET', path, sent), {
+      status: 426,
+      headers: { upgrade: 'websocket', connection: /upgrade/i },
+      json: { code: 'upgrade_required' },
+    });
+  }
+  t.match(await call(push.front.url, 'HEAD', path), { status: 426, text: '' });
+  t.match(await call(push.front.url, 'DELETE', path), {
+    status: 405,
+    headers: { allow: 'GET, HEAD' },
+  });
 });

@@ -63,6 +63,9 @@ function operation(route: Route): Json {
         }),
     responses: {
       ...Object.fromEntries(answers),
+      ...(route.access === 'upgrading-gateway'
+        ? { 101: { description: 'The connection is a WebSocket now.' } }
+        : {}),
       ...(route.caching === 'entity-tag'
         ? { 304: { description: 'As `If-None-Match` says.' } }
         : {}),
@@ -78,6 +81,7 @@ const SECURITY: Readonly<Record<Access, readonly Json[]>> = {
   viewer: [{ admin: [] }],
   'device-or-admin': [{ device: [] }, { admin: [] }],
   'gateway-or-viewer': [{ gateway: [] }, { admin: [] }],
+  'upgrading-gateway': [{ gateway: [] }],
 };
 
 const IDEMPOTENCY_KEY: Json = {

@@ -81,6 +81,8 @@ export function problemHeaders(
   return {
     'cache-control': 'no-store',
     ...(problem.status === 401 ? { 'www-authenticate': 'Bearer' } : {}),
+    // RFC 9110 §15.5.22 and §7.8: what to upgrade to, for this connection.
+    ...(problem.status === 426 ? { upgrade: 'websocket', connection: 'upgrade' } : {}),
     ...(retryAfterSeconds === undefined
       ? {}
       : { 'retry-after': String(Math.max(1, Math.ceil(retryAfterSeconds))) }),
@@ -101,6 +103,7 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
   413: 'Content Too Large',
   415: 'Unsupported Media Type',
   422: 'Unprocessable Content',
+  426: 'Upgrade Required',
   429: 'Too Many Requests',
   500: 'Internal Server Error',
   503: 'Service Unavailable',

@@ -23,6 +23,7 @@ export const HTTP_CODES = [
   'cursor_invalid',
   'credential_missing',
   'token_unknown',
+  'upgrade_required',
   'too_many_streams',
   'not_ready',
 ] as const;
@@ -146,6 +147,13 @@ const HTTP_PROBLEMS: Record<HttpCode, Problem> = {
     retryable: false,
     meaning: 'The bearer token is none that this route accepts.',
     usualCause: 'A token of another kind or another server, or one that was replaced.',
+  },
+  upgrade_required: {
+    status: 426,
+    title: 'The connection has to become a WebSocket',
+    retryable: false,
+    meaning: 'The path is a stream: it is opened by an upgrade, as `Upgrade` says.',
+    usualCause: 'A proxy that does not pass `Upgrade` and `Connection` on, or a plain HTTP client.',
   },
   too_many_streams: {
     status: 429,

@@ -16,7 +16,7 @@ import { checkedIdempotencyKey, idempotencyOf } from './idempotency.js';
 import { parseJsonBody } from './json-body.js';
 import { HttpProblem } from './problem-details.js';
 import type { RouteCaller, RouteContext } from './route.js';
-import { type Answer, BODY_BYTES_MAX, type Call, type Route } from './route.js';
+import { type Answer, BODY_BYTES_MAX, type Call, isJudgedAtTheDoor, type Route } from './route.js';
 import { type Matched, parameterOf, Router } from './router.js';
 import { decodedQuery, decodedSegment } from './url.js';
 import { queryValues, validated } from './validation.js';
@@ -136,7 +136,7 @@ export class RouteServer {
   }
 
   private authenticate(exchange: Exchange, route: Route): RouteCaller | undefined {
-    if (route.access === 'none' || route.access === 'enrollment-token') return { kind: 'none' };
+    if (!isJudgedAtTheDoor(route.access)) return { kind: 'none' };
     const credential = bearerCredential(exchange.header('authorization') ?? '');
     if (credential === undefined) throw new HttpProblem('credential_missing');
     const name = this.options.adminTokens().nameOf(credential);

@@ -11,8 +11,8 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
  * Who may call: nobody in particular, an administrator, whoever may look (today administrators), a
- * device or an administrator, a gateway or whoever may look, or whoever has an enrolment token in
- * the body.
+ * device or an administrator, a gateway or whoever may look, a gateway that what serves its upgrade
+ * judges, or whoever has an enrolment token in the body.
  */
 export type Access =
   | 'none'
@@ -20,6 +20,7 @@ export type Access =
   | 'viewer'
   | 'device-or-admin'
   | 'gateway-or-viewer'
+  | 'upgrading-gateway'
   | 'enrollment-token';
 
 /**
@@ -55,7 +56,6 @@ export interface Answer {
 }
 
 /** What handlers may use. */
-/** An entry of the route table. */
 export interface RouteContext extends FrontServices {
   readonly readiness: () => Readiness;
   readonly openApi: () => unknown;
@@ -130,10 +130,15 @@ const ASKING: readonly ProblemCode[] = [
   'store_unavailable',
 ];
 
+/** Whether the bearer credential is judged before the handler is called. */
+export function isJudgedAtTheDoor(access: Access): boolean {
+  return access !== 'none' && access !== 'enrollment-token' && access !== 'upgrading-gateway';
+}
+
 /** Every code that a route can answer: its own and those that follow from what it takes. */
 export function problemsOf(route: Route): ProblemCode[] {
   const codes = new Set<ProblemCode>([...ALWAYS, ...route.problems]);
-  if (route.access !== 'none' && route.access !== 'enrollment-token') {
+  if (isJudgedAtTheDoor(route.access)) {
     codes.add('credential_missing').add('token_unknown').add('too_many_failures');
     codes.add('overloaded');
   }

@@ -8,12 +8,14 @@ import { deviceRoutes } from './routes/devices.js';
 import { enrollmentRoutes } from './routes/enrollment.js';
 import { gatewayRoutes } from './routes/gateways.js';
 import { killListRoutes } from './routes/kill-list.js';
+import { killListStreamRoutes } from './routes/kill-list-stream.js';
 import { operationRoutes } from './routes/operations.js';
 
 export const ROUTES: readonly Route[] = [
   ...enrollmentRoutes,
   ...deviceRoutes,
   ...killListRoutes,
+  ...killListStreamRoutes,
   ...gatewayRoutes,
   ...operationRoutes,
 ];

@@ -12,12 +12,13 @@ import type { Timer } from '../../runtime/clock.js';
 import { describe } from '../../runtime/failure.js';
 import type { Random } from '../../runtime/random.js';
 import type { ExchangeHost } from '../exchange.js';
+import { STREAM_PATH } from '../routes/kill-list-stream.js';
 import { CLOSE } from './frames.js';
 import { KillListFeed } from './kill-list-feed.js';
 import type { StreamSocketData } from './kill-stream.js';
 import { KillStreams, TICK_MS } from './kill-streams.js';
 import { PushMetrics, type PushSnapshot } from './push-metrics.js';
-import { STREAM_PATH, StreamUpgrade } from './stream-upgrade.js';
+import { StreamUpgrade } from './stream-upgrade.js';
 
 /** A replica that has not refreshed for so long closes its streams (API.md). */
 export const SILENT_MAX_MS = 10_000;

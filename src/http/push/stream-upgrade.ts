@@ -13,15 +13,13 @@ import { bearerCredential } from '../authorization.js';
 import { Exchange, type ExchangeHost, problemOf } from '../exchange.js';
 import { countFailure, failureClassOf, GatewayUnknown } from '../failed-attempts.js';
 import { HttpProblem } from '../problem-details.js';
+import { STREAM_PATH } from '../routes/kill-list-stream.js';
 import { decodedQuery } from '../url.js';
 import { asksForSubprotocol, parseSince, SUBPROTOCOL } from './frames.js';
 import type { KillListFeed } from './kill-list-feed.js';
 import { KillStream } from './kill-stream.js';
 import type { KillStreams } from './kill-streams.js';
 import { type Handshake, UpgradeBatch } from './upgrade-batch.js';
-
-/** The path, as it stands in logs and metrics. */
-export const STREAM_PATH = '/api/v1/kill-list/stream';
 
 /**
  * Streams of one token on one front thread: a gateway of a hundred processes may share one, and a
