@@ -55,6 +55,18 @@ interface Target {
  * and never a scan of a table that was small when the plan was made.
  */
 const PLANNER_SETTINGS = ['plan_cache_mode=force_generic_plan', 'enable_seqscan=off', 'jit=off'];
+/**
+ * What an administrator may have set for the role or the database, and what statements outside a
+ * unit of work would then fail of: two that meet on a row in a stricter isolation, a wait for one,
+ * a connection that is closed under the next statement because it was idle. How long a statement
+ * may take is the client's to say.
+ */
+const OWN_SETTINGS = [
+  'default_transaction_isolation=read\\ committed',
+  'lock_timeout=0',
+  'statement_timeout=0',
+  'idle_session_timeout=0',
+];
 
 /**
  * For connections that are ours alone: settings at their start, which a pooler does not pass on.
@@ -64,7 +76,7 @@ export function directConfig(
   config: pg.ClientConfig,
   settings: readonly string[] = [],
 ): pg.ClientConfig {
-  const own = [...PLANNER_SETTINGS, ...settings].map((setting) => `-c ${setting}`);
+  const own = [...PLANNER_SETTINGS, ...OWN_SETTINGS, ...settings].map((setting) => `-c ${setting}`);
   return { ...config, options: [config.options ?? '', ...own].join(' ').trim() };
 }
 

@@ -9,7 +9,12 @@ import pg from 'pg';
 import { StoreError } from '../store-error.js';
 import type { AnswerWatch } from './answer-watch.js';
 import { directConfig } from './connection.js';
-import { losesStatements, serverError, toStoreError } from './database-error.js';
+import {
+  isSerializationFailure,
+  losesStatements,
+  serverError,
+  toStoreError,
+} from './database-error.js';
 import type { Row } from './row.js';
 
 /** A query with the name that it is prepared under; a new text needs a new name. */
@@ -23,6 +28,8 @@ export type Write = readonly [statement: Statement, values: readonly unknown[]];
 
 /** Within this time a single statement answers; no transaction holds a lock for longer. */
 export const STATEMENT_MAX_MS = 6_000;
+/** More than there are replicas that write one row at once, each with a batch at a time. */
+const STATEMENT_ATTEMPTS_MAX = 20;
 /** An idle connection is closed after this: reconnecting costs milliseconds, so peaks decide. */
 const IDLE_MAX_MS = 60_000;
 
@@ -84,7 +91,7 @@ export class Connections {
 
   /** One statement that only reads. Rejects with a `StoreError`. */
   read(statement: Statement, values: readonly unknown[]): Promise<Row[]> {
-    return this.use((session) => session.send(statement, values, STATEMENT_MAX_MS));
+    return this.use((session) => single(session, statement, values));
   }
 
   /** One statement that writes: when its answer is lost, its outcome is unknown. */
@@ -92,7 +99,7 @@ export class Connections {
     return this.use(async (session) => {
       const sent = !session.isBroken;
       try {
-        return await session.send(statement, values, STATEMENT_MAX_MS);
+        return await single(session, statement, values);
       } catch (error) {
         if (sent && serverError(error) === undefined) throw outcomeUnknown();
         throw error;
@@ -148,6 +155,25 @@ export class Connections {
         }
       });
     });
+  }
+}
+
+/**
+ * A statement that met another on a row and was refused for it has done nothing, and starts over.
+ * That happens behind a pooler, where the isolation is the role's (`OWN_SETTINGS` are not passed
+ * on), and one of those that meet always gets through.
+ */
+async function single(
+  session: Session,
+  statement: Statement,
+  values: readonly unknown[],
+): Promise<Row[]> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await session.send(statement, values, STATEMENT_MAX_MS);
+    } catch (error) {
+      if (attempt === STATEMENT_ATTEMPTS_MAX || !isSerializationFailure(error)) throw error;
+    }
   }
 }
 

@@ -13,6 +13,7 @@ import { type Clock, delay } from '../../runtime/clock.js';
 import { describe } from '../../runtime/failure.js';
 import type { Log } from '../../runtime/log.js';
 import type { Random } from '../../runtime/random.js';
+import { directConfig } from './connection.js';
 import type { Statement } from './connections.js';
 import { toStoreError } from './database-error.js';
 
@@ -105,7 +106,7 @@ export class HintListener {
   /** Ends by throwing, when the connection does not deliver any more, or when it is closed. */
   async #listen(): Promise<void> {
     const { config, clock, log, onHint } = this.options;
-    const client = new pg.Client(config);
+    const client = new pg.Client(directConfig(config));
     this.#client = client;
     const failed = new Promise<never>((_, reject) => {
       this.#failed = reject;

@@ -150,6 +150,10 @@ const OLD_REPLICAS = `
   WHERE reads_format < $1 AND expires_at > clock_timestamp() ORDER BY replica LIMIT 1`;
 const WRITE_FORMAT = 'SELECT write_format FROM halo_store FOR UPDATE';
 const RAISE_WRITE_FORMAT = 'UPDATE halo_store SET write_format = $1 WHERE write_format < $1';
+/** A bound meant for queries of people must end no migration. The second is PostgreSQL 17's. */
+const UNBOUNDED = `
+  SELECT set_config(name, '0', true) FROM pg_settings
+  WHERE name IN ('statement_timeout', 'transaction_timeout')`;
 const SUITABILITY = `
   SELECT current_setting('server_version_num')::integer AS version,
     current_setting('server_encoding') AS encoding,
@@ -225,6 +229,7 @@ function summary({ version, name }: Migration): { version: number; name: string 
 async function locked<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
   await client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
   try {
+    await client.query(UNBOUNDED);
     await client.query(`SET LOCAL lock_timeout = ${LOCK_WAIT_MS}`);
     await client.query(`SET LOCAL idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`);
     await client.query(`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);

@@ -10,6 +10,7 @@ import { FORMAT_NEWEST } from '../envelope.js';
 import { StoreError } from '../store-error.js';
 import { clientConfig, type DatabaseAccess } from './connection.js';
 import { toStoreError } from './database-error.js';
+import type { Row } from './row.js';
 
 /** Readiness says so within three seconds of a fault: one of these after one a second. */
 export const PING_MAX_MS = 2_000;
@@ -20,7 +21,8 @@ const RENEW = `
   INSERT INTO halo_replicas (replica, reads_format, expires_at)
   VALUES ($1, $2, clock_timestamp() + interval '${REPLICA_TTL_SECONDS} seconds')
   ON CONFLICT (replica) DO UPDATE
-  SET reads_format = excluded.reads_format, expires_at = excluded.expires_at`;
+  SET reads_format = excluded.reads_format, expires_at = excluded.expires_at
+  RETURNING current_setting('synchronous_commit')`;
 /** Those that died long ago; skipped where another replica does the same. */
 const FORGET = `
   DELETE FROM halo_replicas WHERE replica = $1
@@ -42,9 +44,14 @@ export class PostgresProbe {
     this.#config = clientConfig(options);
   }
 
-  /** Rejects with `store_unavailable` within `PING_MAX_MS` when the store cannot be written. */
+  /**
+   * Rejects with `store_unavailable` within `PING_MAX_MS` when the store cannot be written, or when
+   * it says that something is written before it is: what the start refuses may come later.
+   */
   async ping(): Promise<void> {
-    await this.#run(RENEW, [this.options.replica, FORMAT_NEWEST]);
+    const [row] = await this.#run(RENEW, [this.options.replica, FORMAT_NEWEST]);
+    if (row?.[0] !== 'off') return;
+    throw new StoreError('store_unavailable', 'synchronous_commit is off for this role.');
   }
 
   /** At shutdown: this replica no longer holds up an upgrade. */
@@ -52,7 +59,7 @@ export class PostgresProbe {
     await this.#run(FORGET, [this.options.replica]);
   }
 
-  async #run(text: string, values: readonly unknown[]): Promise<void> {
+  async #run(text: string, values: readonly unknown[]): Promise<Row[]> {
     const client = new pg.Client(this.#config);
     const { stream } = client.connection;
     client.on('error', () => undefined);
@@ -63,7 +70,8 @@ export class PostgresProbe {
     }, PING_MAX_MS);
     try {
       await client.connect();
-      await client.query(text, values as unknown[]);
+      const query = { text, values: values as unknown[], rowMode: 'array' as const };
+      return (await client.query<(string | null)[]>(query)).rows;
     } catch (error) {
       const late = `The database did not answer within ${PING_MAX_MS} ms.`;
       throw isLate ? new StoreError('store_unavailable', late) : toStoreError(error);

@@ -12,9 +12,17 @@ const STATEMENT_MS = 5_000;
 /** The wait for the locks and then one statement, each at its bound, and a second for the way. */
 export const ROUND_TRIP_MAX_MS = LOCK_MS + STATEMENT_MS + 1_000;
 
+/**
+ * The start refuses a database that answers before a commit is durable, but somebody may say so
+ * later, for the role or the whole server. Whatever else they choose is left as it is.
+ */
+const DURABLE =
+  "SELECT set_config('synchronous_commit', 'on', true) " +
+  "WHERE current_setting('synchronous_commit') = 'off'";
+
 /** Not READ WRITE: a database that was set read-only, as when its disk is full, must refuse. */
 export const BEGIN =
-  'BEGIN ISOLATION LEVEL READ COMMITTED; ' +
+  `BEGIN ISOLATION LEVEL READ COMMITTED; ${DURABLE}; ` +
   `SET LOCAL idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}; ` +
   `SET LOCAL lock_timeout = ${LOCK_MS}; SET LOCAL statement_timeout = ${STATEMENT_MS}`;
 
