@@ -1,8 +1,9 @@
 /** How figures and tables of them look in a terminal. */
 
-/** A number as people read it: two decimals where they say something. */
+/** A number as people read it: whole when large, two decimals, or two digits when below a tenth. */
 export function figure(value: number): string {
-  return Number.isInteger(value) || Math.abs(value) >= 1000 ? value.toFixed(0) : value.toFixed(2);
+  if (Number.isInteger(value) || Math.abs(value) >= 1000) return value.toFixed(0);
+  return Math.abs(value) < 0.1 ? value.toPrecision(2) : value.toFixed(2);
 }
 
 /** A column: its title, and what stands there for a row. */

@@ -28,6 +28,12 @@ t.test('requests are due evenly, whatever a timer can do', async (t) => {
   const first = due[0]!;
   t.ok(due.every((dueMs, index) => Math.abs(dueMs - first - index) < 1e-3));
   t.equal(loop.late.count, 300, 'how late it was itself is known of each');
+  const slow = new OpenLoop(100, () => {
+    const endMs = nowMs() + 30;
+    while (nowMs() < endMs);
+  });
+  await slow.run(100);
+  t.ok(slow.late.max > 100_000, `${slow.late.max} µs: ten times 30 ms do not fit into 100 ms`);
 });
 
 t.test('a server that stands still is charged with all that was due meanwhile', async (t) => {

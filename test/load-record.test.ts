@@ -73,8 +73,8 @@ t.test('each profile has a table of its own, and each run a row at its end', asy
   );
   const rows = lines.filter((line) => line.startsWith('| 2026-01-02 03:04 |'));
   t.equal(rows.length, 3);
-  t.match(rows[0], '| 1 | 0.01 |');
-  t.match(rows[1], '| 3 | 0.01 |', 'the second run of a profile stands below its first');
+  t.match(rows[0], '| 1 | 0.013 |');
+  t.match(rows[1], '| 3 | 0.013 |', 'the second run of a profile stands below its first');
   t.match(rows[2], '| `--rate 5` |');
   t.match(rows[0], 'missed: one |');
   t.match(rows[0], '2 × Some CPU, Node 20.1.0, PostgreSQL 18.4, fsync 3 ms, p99 4');
