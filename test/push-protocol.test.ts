@@ -66,13 +66,18 @@ t.test('at the current version comes a heartbeat at once, behind it one delta', 
 });
 
 t.test(
-  'a since of another epoch gets a snapshot, one of the future is told to try later',
+  'a since of another epoch, or of none, gets a snapshot, one of the future is told to try later',
   async (t) => {
     const push = await start(t);
     push.kill('a');
     const other = await push.open({ since: 'fedcba9876543210.1' });
     await until(() => other.frames.length > 0);
     t.equal(other.frames[0].type, 'snapshot');
+    for (const since of ['7', '', 'x.1', `${push.epoch}.01`, `${push.epoch}.${'9'.repeat(20)}`]) {
+      const unread = await push.open({ since });
+      await until(() => unread.frames.length > 0);
+      t.match(unread.frames[0], { type: 'snapshot', version: 1 }, `“${since}” holds nothing`);
+    }
     const ahead = await push.open({ since: `${push.epoch}.2` });
     await until(() => ahead.closed !== undefined);
     t.equal(ahead.closed?.code, 1013);

@@ -10,7 +10,7 @@ import { fields, opaque } from '../schema.js';
 /** The path, as it stands in logs and metrics. */
 export const STREAM_PATH = '/api/v1/kill-list/stream';
 
-/** As long as a request's head may be: whatever is not `<epoch>.<version>` is held to be nothing. */
+/** As long as a head may be: whatever is not `<epoch>.<version>` is held to be nothing. */
 const SINCE_LENGTH_MAX = 4_096;
 
 const followKillList = defineRoute({
