@@ -203,7 +203,8 @@ export class DeviceAuthentication {
       res.onAborted(() => this.abort(pending));
       this.host.metrics.inFlight += 1;
       if (noted.authorizations > 1) {
-        this.refuse(pending, 'headers_invalid', { detail: 'authorization must come once.' });
+        // No 400, which nginx's `auth_request` takes for a fault of this server.
+        this.refuse(pending, 'credential_missing', { detail: 'Authorization must come once.' });
       } else if (credential === undefined) {
         this.refuse(pending, 'credential_missing');
       } else if (

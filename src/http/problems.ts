@@ -138,7 +138,8 @@ const HTTP_PROBLEMS: Record<HttpCode, Problem> = {
     status: 401,
     title: 'A credential is needed',
     retryable: false,
-    meaning: 'The request has no `Authorization: Bearer …`.',
+    meaning:
+      'The request has no `Authorization: Bearer …`, or a question about a device has several.',
     usualCause: 'A proxy that does not pass the header on.',
   },
   token_unknown: {

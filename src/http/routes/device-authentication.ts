@@ -21,7 +21,6 @@ export const deviceAuthentication = {
       'The device’s user: UTF-8, percent-encoded outside visible ASCII and for the percent sign.',
   },
   problems: [
-    'headers_invalid',
     'credential_missing',
     'device_unknown',
     'too_many_failures',
