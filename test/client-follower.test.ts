@@ -1,5 +1,6 @@
 /** How a gateway follows the kill list over connections that fail in every way. */
 import t, { type Test } from 'tap';
+import { followKillList } from '../src/client/gateway.js';
 import { PAUSE_MAX_MS, PAUSE_MIN_MS, ReconnectPause } from '../src/client/reconnect-pause.js';
 import { seededRandom } from '../src/runtime/random.js';
 import { keepAlive } from './fixtures/keep-alive.js';
@@ -194,4 +195,11 @@ t.test('pauses grow to their bound, are spread, and start over after a stable ti
   t.ok(new Set(grown).size === grown.length);
   pause.ended(5_000);
   t.ok(pause.nextMs() <= PAUSE_MIN_MS);
+});
+
+t.test('an address that is none is refused at once, also one that is not set', async (t) => {
+  const follow = (url: unknown) => followKillList({ url: url as string, token: 'x' });
+  for (const url of [undefined, null, '', 'halos.example', 'ws://x', [], ['http://x', undefined]]) {
+    t.throws(() => follow(url), /^url must be an address/);
+  }
 });

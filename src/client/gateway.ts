@@ -42,15 +42,21 @@ export interface KillList {
   close(): void;
 }
 
+/** JavaScript passes what an environment variable holds that is not set: no address either. */
+function addressesOf(url: string | readonly string[] | undefined): readonly string[] {
+  const urls = typeof url === 'string' ? [url] : (url ?? []);
+  const isAddress = (text: unknown): boolean =>
+    typeof text === 'string' && /^https?:\/\/[^\s/?#]+\/?$/.test(text);
+  if (urls.length > 0 && urls.every(isAddress)) return urls;
+  throw new TypeError('url must be an address such as https://halos.example');
+}
+
 /**
  * Follows the kill list until `close`, keeping the process alive. Throws a `TypeError` for an
  * address that is none.
  */
 export function followKillList(options: KillListOptions): KillList {
-  const urls = typeof options.url === 'string' ? [options.url] : options.url;
-  if (urls.length === 0 || !urls.every((url) => /^https?:\/\/[^\s/?#]+\/?$/.test(url))) {
-    throw new TypeError('url must be an address such as https://halos.example');
-  }
+  const urls = addressesOf(options.url);
   const { token } = options;
   const waiting: { resolve: () => void; reject: (error: Error) => void }[] = [];
   const follower = new Follower({
