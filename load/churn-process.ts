@@ -43,7 +43,7 @@ export interface ChurnResult {
 const ENROLMENTS = 0.01;
 const REVOCATIONS = 0.01;
 const GUESSES = 0.001;
-/** Answers of 50 ms at 5,000 requests/s need 250 connections; a stall of a second needs them all. */
+/** Answers of 50 ms at 5,000 requests/s need 250 connections; a stall needs them all. */
 const CONNECTIONS_PER_REPLICA = 256;
 
 class Churn {

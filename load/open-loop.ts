@@ -1,7 +1,7 @@
 /**
  * An open loop: request n is due at the start plus n ÷ rate, whatever the answers before it take,
- * and its latency counts from then. So a server that stands still for a second is charged with every
- * request that was due in it, and not only with those that a polite sender would have sent.
+ * and its latency counts from then. So a server that stands still for a second is charged with all
+ * requests that were due in it, and not only with those that a polite sender would have sent.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import { LatencyHistogram } from './statistics.js';

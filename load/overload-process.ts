@@ -1,7 +1,7 @@
 /**
  * A process that offers a server a mix of requests: as fast as it answers over few connections, to
- * see what it can serve, or at a rate that it cannot, over many. An answer is accepted, refused with
- * 503 `overloaded`, or wrong.
+ * see what it can serve, or at a rate that it cannot, over many. An answer is accepted, refused
+ * with 503 `overloaded`, or wrong.
  */
 import { DEVICE_AUTH_PATH, type LoadDevice } from './devices.js';
 import { type HttpAnswer, HttpConnections } from './http-connections.js';

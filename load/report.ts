@@ -28,7 +28,7 @@ export interface Machine {
   readonly node: string;
   /** '' in a run without a database. */
   readonly postgres: string;
-  /** Processes that wanted a core in the last minute: of the run, and of whatever else there was. */
+  /** Processes that wanted a core in the last minute, those of the run and all others. */
   readonly loadAverage: number;
   /** Of the disk on which Halos would keep its files. */
   readonly fsync: FsyncTimes;

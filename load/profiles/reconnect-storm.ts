@@ -20,7 +20,7 @@ const READY_WITHIN_MS = 60_000;
 const STATISTICS_MS = 2_000;
 /** What the polls of both replicas do by themselves is measured over this. */
 const BACKGROUND_MS = 5_000;
-/** A query for each socket would be 1; so many sockets share one that it is a small part of that. */
+/** A query for each socket would be 1; many sockets share one, so that it is a small part of it. */
 const QUERIES_PER_SOCKET_MAX = 0.5;
 /** As long as a fleet may do without news: clients spread their return over two seconds anyway. */
 const BACK_WITHIN_MS = 5_000;

@@ -3,7 +3,7 @@
  * for less than serving costs.
  *
  * The mailboxes of actors are bounded, but a front thread takes two thirds of a request's time, so
- * that it is the first to fall behind; and what waits then waits in the kernel, one request for each
+ * that it is the first to fall behind; and what waits then waits in the kernel, a request for each
  * connection, where nothing counts it. It shows as a turn of the event loop that does not end. So a
  * turn takes new requests for a bounded time, and refuses the rest of what has arrived: whoever is
  * served waits for a few such turns, whatever the number of connections.
@@ -35,7 +35,7 @@ export const TURN_TAKES_MS = 3;
 export const TURN_TAKES_MIN = 256;
 /** The clock is read once for so many requests: a few dozen microseconds of work. */
 const LOOK_EVERY = 8;
-/** How often it is logged, with their number, that requests were refused: a line each costs more. */
+/** How often the number of those that were refused is logged: a line for each would cost more. */
 const LOG_PERIOD_MS = 1_000;
 
 /** What the one of a front thread shares with its server. */

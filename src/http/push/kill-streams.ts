@@ -156,7 +156,7 @@ export class KillStreams {
     }
   }
 
-  /** With the question whether anybody is there, if it is asked, in one write: a write each costs. */
+  /** In one write with the ping, if there is one: writes are what a heartbeat costs. */
   private heartbeat(stream: KillStream, frame: Buffer, pinging: boolean): void {
     if (!pinging) this.send(stream, frame);
     else {
