@@ -197,13 +197,17 @@ export function instant(description: string): Struct<string, Leaf> {
   );
 }
 
-/** Dates that no calendar has are refused: `Date.parse` takes 30 February for 2 March. */
+/**
+ * Dates that no calendar has are refused: `Date.parse` takes 30 February for 2 March. So are times
+ * that an offset moves out of the years 0 to 9999, since in UTC they could not be written.
+ */
 function isInstant(text: string): boolean {
   const [date = '', timeOfDay = '', ...rest] = text.split(/t/i);
   const day = DATE.exec(date)?.[3];
   if (day === undefined || rest.length > 0 || !TIME_OF_DAY.test(timeOfDay)) return false;
   const midnight = new Date(`${date}T00:00:00Z`);
-  return !Number.isNaN(midnight.getTime()) && midnight.getUTCDate() === Number(day);
+  if (Number.isNaN(midnight.getTime()) || midnight.getUTCDate() !== Number(day)) return false;
+  return TIME.test(timeText(instantMs(text)));
 }
 
 /** A checked `instant` in ms since the Unix epoch. */

@@ -111,6 +111,7 @@ export class CommitLog {
    */
   append(lines: string): void {
     const bytes = Buffer.from(lines);
+    this.requireName();
     try {
       writeAll(this.fileSystem, this.descriptor, bytes, this.durableBytes);
     } catch (cause) {
@@ -123,6 +124,22 @@ export class CommitLog {
 
   close(): void {
     this.fileSystem.close(this.descriptor);
+  }
+
+  /**
+   * The system takes writes to a file that has no name any more, and drops them with the process:
+   * whoever was answered would find nothing of it after a restart. Two system calls a group.
+   */
+  private requireName(): void {
+    let isNamed: boolean;
+    try {
+      isNamed = this.fileSystem.isAt(this.descriptor, this.path);
+    } catch (cause) {
+      throw new StoreError('store_unavailable', 'The commit log cannot be reached.', { cause });
+    }
+    if (isNamed) return;
+    const message = 'The commit log was removed or moved: its data directory must come back.';
+    throw new StoreError('store_unavailable', message);
   }
 
   /** Removes what a failed write left, so that no part of it is found after a crash. */

@@ -16,6 +16,7 @@ import {
   readdirSync,
   readSync,
   renameSync,
+  statSync,
   unlinkSync,
   writeSync,
 } from 'node:fs';
@@ -32,6 +33,8 @@ export interface FileSystem {
   /** A new, empty file, for its owner only; an existing one of that name is emptied. */
   create(path: string): number;
   sizeBytes(descriptor: number): number;
+  /** Whether whoever opens the path gets that file: it was not removed, moved or covered. */
+  isAt(descriptor: number, path: string): boolean;
   /** How many bytes were read; 0 at the end of the file. */
   read(descriptor: number, into: Uint8Array, offset: number, position: number): number;
   /** How many bytes were written, which may be fewer than asked. */
@@ -61,6 +64,11 @@ export const systemFileSystem: FileSystem = {
   openToWrite: (path) => openSync(path, 'r+'),
   create: (path) => openSync(path, 'w+', FILE_MODE),
   sizeBytes: (descriptor) => fstatSync(descriptor).size,
+  isAt: (descriptor, path) => {
+    const named = statSync(path, { throwIfNoEntry: false });
+    const { dev, ino } = fstatSync(descriptor);
+    return named !== undefined && named.ino === ino && named.dev === dev;
+  },
   read: (descriptor, into, offset, position) =>
     readSync(descriptor, into, offset, into.byteLength - offset, position),
   write: (descriptor, bytes, position) =>
