@@ -123,7 +123,7 @@ t.test('--wait returns when every connected gateway has acknowledged that kill',
     /known {4}by every connected gateway\n$/,
     'who knows this one need not know the next',
   );
-  t.same([...new Set(asked.slice(1))], ['GET /api/v1/gateways?behind=true']);
+  t.same([...new Set(asked.slice(1))], ['GET /api/v1/gateways?limit=500&behind=true']);
   t.ok(Date.now() - startMs >= 2_500, 'and who connected just before it is known by then');
 });
 
@@ -141,6 +141,22 @@ t.test('a lift says where the list is', async (t) => {
   const { asked, halo } = await standIn(t, [{ epoch: EPOCH, version: 9 }]);
   t.match(await halo('lift', 'user', 'Ann B'), { exitCode: 0, out: 'version  9\n' });
   t.same(asked, ['DELETE /api/v1/kill-list/user/Ann%20B']);
+});
+
+t.test('a list of gateways goes on until its last page', async (t) => {
+  const { asked, halo } = await standIn(t, [
+    { ...list([gateway('east', 7)]), next: 'c1' },
+    { ...list([gateway('west', 8)], 9), next: 'c2' },
+    list([gateway('idle')], 9),
+  ]);
+  const { value } = JSON.parse(`{"value":${(await halo('gateway', '--json')).out}}`);
+  t.match(value, { items: [{ name: 'east' }, { name: 'west' }, { name: 'idle' }], version: 9 });
+  t.notOk('next' in value);
+  t.same(asked, [
+    'GET /api/v1/gateways?limit=500',
+    'GET /api/v1/gateways?limit=500&cursor=c1',
+    'GET /api/v1/gateways?limit=500&cursor=c2',
+  ]);
 });
 
 t.test('gateways are listed with how far they are, made, rotated and removed', async (t) => {
@@ -166,8 +182,8 @@ t.test('gateways are listed with how far they are, made, rotated and removed', a
   t.equal((await halo('gateway', 'rotate', 'gw_1', '--overlap', '0s')).out, 'halo_gateway_y\n');
   t.match(await halo('gateway', 'remove', 'gw_1'), { exitCode: 0, out: /^id {7}gw_1\nremoved/ });
   t.same(asked, [
-    'GET /api/v1/gateways',
-    'GET /api/v1/gateways?behind=true',
+    'GET /api/v1/gateways?limit=500',
+    'GET /api/v1/gateways?limit=500&behind=true',
     'POST /api/v1/gateways',
     'POST /api/v1/gateways/gw_1/rotate',
     'DELETE /api/v1/gateways/gw_1',

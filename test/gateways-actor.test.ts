@@ -34,7 +34,7 @@ t.test('a gateway is let in by its token on every replica, and nobody else is', 
   t.equal(await b.authenticate(one.token), one.id);
   t.equal(await a.authenticate(other.token), other.id);
   t.equal(await a.authenticate(`${one.token}x`), 'token_unknown');
-  const { items } = await b.gateways.list({ behind: false });
+  const { items } = await b.gateways.list({ behind: false, limit: 9 });
   t.same(
     items.map(({ id, name, connections }) => [id, name, connections]).sort(),
     [
@@ -92,7 +92,7 @@ t.test('a removal is for good, on every replica, and its streams are told of', a
   const rotate = { id, overlapSeconds: 1, by: 'root' };
   t.equal(await codeOf(b.gateways.rotate(rotate)), 'gateway_not_found');
   t.equal(await codeOf(b.gateways.remove({ id: 'gw_x', by: 'root' })), 'gateway_not_found');
-  t.same((await b.gateways.list({ behind: false })).items, []);
+  t.same((await b.gateways.list({ behind: false, limit: 9 })).items, []);
   const fresh = await another();
   t.equal(await fresh.authenticate(next), 'token_unknown', 'nor does a replay undo it');
 });
@@ -136,7 +136,7 @@ t.test('a call that is sent again makes nothing twice, and its token is a new on
   t.equal(again.id, first.id);
   t.equal(await a.authenticate(again.token), first.id);
   t.equal(await a.authenticate(first.token), 'token_unknown', 'the lost token is none any more');
-  t.equal((await a.gateways.list({ behind: false })).items.length, 1);
+  t.equal((await a.gateways.list({ behind: false, limit: 9 })).items.length, 1);
   t.equal(await codeOf(create(a, 'other')), 'idempotency_mismatch');
   const { id } = first;
   const rotate = (replica: GatewayReplica, call = 'POST /rotate k') =>
@@ -193,5 +193,38 @@ t.test('a rotation and a removal that race end removed, whoever is first', async
     const token = (await rotated)?.token;
     if (token) t.equal(await a.authenticate(token), 'token_unknown');
   }
-  t.same((await a.gateways.list({ behind: false })).items, []);
+  t.same((await a.gateways.list({ behind: false, limit: 9 })).items, []);
+});
+
+t.test('a list pages by age, and goes on where it was when what is there goes away', async (t) => {
+  const { clock, replicas } = await openGatewayReplicas(t);
+  const [a, b] = replicas as [GatewayReplica, GatewayReplica];
+  const made: string[] = [];
+  for (let index = 0; index < 5; index += 1) {
+    made.push((await a.gateways.create({ name: `edge ${index}`, by: 'root' })).id);
+    // The second and the third are of one millisecond, and stand in the order of their ids.
+    if (index !== 1) clock.advance(1);
+  }
+  const [, second = '', third = ''] = made;
+  if (second > third) made.splice(1, 2, third, second);
+  const whole = await b.gateways.list({ behind: false, limit: 5 });
+  t.same(
+    whole.items.map(({ id }) => id),
+    made,
+  );
+  t.notOk('next' in whole, 'a page that is just full is the last one');
+  const first = await b.gateways.list({ behind: false, limit: 2 });
+  t.same(
+    first.items.map(({ id }) => id),
+    made.slice(0, 2),
+  );
+  await a.gateways.remove({ id: made[1] ?? '', by: 'root' });
+  await a.gateways.remove({ id: made[3] ?? '', by: 'root' });
+  const { next: after = { createdAtMs: 0, id: '' } } = first;
+  const rest = await b.gateways.list({ behind: false, limit: 2, after });
+  t.same(
+    rest.items.map(({ id }) => id),
+    [made[2], made[4]],
+  );
+  t.notOk('next' in rest);
 });

@@ -250,9 +250,9 @@ t.test('gateways are made, listed, rotated and removed', async (t) => {
     epoch: EPOCH,
     version: 7,
   });
-  t.same(front.gateways.last('list')?.payload, { behind: false });
+  t.same(front.gateways.last('list')?.payload, { behind: false, limit: 100 });
   await call(front.url, 'GET', `${path}?behind=true`, admin);
-  t.same(front.gateways.last('list')?.payload, { behind: true });
+  t.same(front.gateways.last('list')?.payload, { behind: true, limit: 100 });
   t.match(await call(front.url, 'GET', `${path}?behind=yes`, admin), {
     status: 422,
     json: { errors: [{ in: 'query', pointer: '/behind', detail: 'must be `true` or `false`' }] },
@@ -266,4 +266,28 @@ t.test('gateways are made, listed, rotated and removed', async (t) => {
     json: { id: GATEWAY_ID, removedAt: '2026-01-31T12:00:00.000Z' },
   });
   t.match(front.gateways.last('remove')?.options, { operator: true });
+});
+
+t.test('a page of gateways names the next one, within one history', async (t) => {
+  const place = { createdAtMs: Date.UTC(2026, 0, 31, 12), id: GATEWAY_ID };
+  let epoch = EPOCH;
+  const front = await startFront({
+    gateways: () => ({ answer: { items: [], next: place, epoch, version: 7 } }),
+  });
+  t.teardown(() => front.close());
+  const get = (query: string) => call(front.url, 'GET', `/api/v1/gateways?${query}`, admin);
+  const { next } = (await get('limit=500')).json;
+  t.match(next, /^[\w-]+$/);
+  t.same(front.gateways.last('list')?.payload, { behind: false, limit: 500 });
+  t.equal((await get(`behind=true&cursor=${next}`)).status, 200);
+  const asked = { behind: true, limit: 100, after: place };
+  t.same(front.gateways.last('list')?.payload, asked);
+  const ofDevices = Buffer.from(`${EPOCH}.7`, 'latin1').toString('base64url');
+  for (const cursor of [ofDevices, `${next}x`, next.slice(0, 40)]) {
+    t.match(await get(`cursor=${cursor}`), { status: 400, json: { code: 'cursor_invalid' } });
+  }
+  t.match(await get('limit=501'), { status: 422 });
+  t.match(await call(front.url, 'GET', `/api/v1/devices?cursor=${next}`, admin), { status: 400 });
+  epoch = 'fedcba9876543210';
+  t.match(await get(`cursor=${next}`), { status: 400, json: { code: 'cursor_invalid' } });
 });

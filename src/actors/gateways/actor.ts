@@ -21,6 +21,7 @@ import type { StorageTypes } from '../storage-types.js';
 import { GATEWAYS_ACTOR } from './client.js';
 import type {
   GatewayList,
+  GatewayPlace,
   GatewayReport,
   GatewaysNews,
   GatewayView,
@@ -181,16 +182,29 @@ class GatewaysBehaviour implements StreamBehaviour<GatewaysState, StorageTypes> 
 
   private async list(
     state: GatewaysState,
-    { behind }: ListGateways,
+    { behind, limit, after }: ListGateways,
     { position: { epoch }, storeTimeMs }: ReadView<StorageTypes>,
   ): Promise<GatewayList> {
     const { version } = state.kills;
-    const gateways = [...state.byId.values()].sort(byAge);
+    const gateways = [...state.byId.values()]
+      .filter((gateway) => after === undefined || byAge(gateway, after) > 0)
+      .sort(byAge);
     const open = await this.streams.open(epoch, storeTimeMs);
-    const items = gateways.map((gateway) => viewOf(gateway, open.get(gateway.id)));
-    const isBehind = ({ ackVersion }: GatewayView): boolean =>
-      ackVersion !== undefined && ackVersion < version;
-    return { items: behind ? items.filter(isBehind) : items, epoch, version };
+    const isBehind = ({ id }: Gateway): boolean => {
+      const ackVersion = open.get(id)?.ackVersion;
+      return ackVersion !== undefined && ackVersion < version;
+    };
+    const wanted = behind ? gateways.filter(isBehind) : gateways;
+    const page = wanted.slice(0, limit);
+    const last = page.at(-1);
+    return {
+      items: page.map((gateway) => viewOf(gateway, open.get(gateway.id))),
+      ...(last && wanted.length > limit
+        ? { next: { createdAtMs: last.createdAtMs, id: last.id } }
+        : {}),
+      epoch,
+      version,
+    };
   }
 }
 
@@ -206,8 +220,9 @@ function liveTokens(state: GatewaysState, storeTimeMs: number): string[] {
 }
 
 /** The same order on every replica, whatever order the records came in. */
-function byAge(one: Gateway, other: Gateway): number {
-  return one.createdAtMs - other.createdAtMs || (one.id < other.id ? -1 : 1);
+function byAge(one: GatewayPlace, other: GatewayPlace): number {
+  const tie = one.id < other.id ? -1 : Number(one.id !== other.id);
+  return one.createdAtMs - other.createdAtMs || tie;
 }
 
 function viewOf(gateway: Gateway, open: GatewayOpen | undefined): GatewayView {

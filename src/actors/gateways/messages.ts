@@ -41,9 +41,18 @@ export interface RemovedGateway {
   readonly removedAtMs: number;
 }
 
-/** All gateways, or those that are connected and have not acknowledged the newest version. */
+/** Where a gateway stands in the list, whether or not it still is in it. */
+export interface GatewayPlace {
+  readonly createdAtMs: number;
+  readonly id: string;
+}
+
+/** A page of all gateways, or of those that are connected and below the newest version. */
 export interface ListGateways {
   readonly behind: boolean;
+  readonly limit: number;
+  /** The place of the last one of the page before; absent for the first page. */
+  readonly after?: GatewayPlace;
 }
 
 /** A gateway as operators see it. Times are in ms since the Unix epoch on the store's clock. */
@@ -60,9 +69,11 @@ export interface GatewayView {
   readonly ackAtMs?: number;
 }
 
-/** The gateways in the order of their making, and the kill list's version that they are held to. */
+/** A page in the order of their making, and the kill list's version that they are held to. */
 export interface GatewayList {
   readonly items: readonly GatewayView[];
+  /** Where to go on after; absent on the last page. */
+  readonly next?: GatewayPlace;
   readonly epoch: string;
   readonly version: number;
 }

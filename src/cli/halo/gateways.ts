@@ -20,13 +20,15 @@ interface Gateway {
   readonly ackAt: string | undefined;
 }
 
-interface GatewayList {
-  readonly items: readonly Gateway[];
+interface GatewayList<Item> {
+  readonly items: readonly Item[];
   readonly epoch: string;
   readonly version: number;
 }
 
 const PATH = '/api/v1/gateways';
+/** The most that one page of the API holds. */
+const PAGE_LIMIT_MAX = 500;
 
 function columns(version: number): ReadonlyArray<Column<Gateway>> {
   return [
@@ -46,17 +48,41 @@ function stateOf({ ackVersion }: Gateway, version: number): string {
 
 /** All gateways, or those behind, and the version that they should be at. */
 export async function listGateways(api: Api, behind: boolean): Promise<Shown> {
-  const value = await api.get(behind ? `${PATH}?behind=true` : PATH);
-  const { items, version } = readList(value);
+  const { value, items } = await allPages(api, behind);
+  const { version } = value;
   const none = behind ? `None is behind version ${version}.\n` : 'No gateways.\n';
   return { value, text: items.length === 0 ? none : tableText(columns(version), items) };
+}
+
+/** Every page; `value` is as the API would answer it in one, at the version of the last. */
+async function allPages(
+  api: Api,
+  behind: boolean,
+): Promise<{ readonly value: GatewayList<unknown>; readonly items: readonly Gateway[] }> {
+  const items: unknown[] = [];
+  let cursor: string | undefined;
+  for (;;) {
+    const parameters = new URLSearchParams({
+      limit: String(PAGE_LIMIT_MAX),
+      ...(behind ? { behind: 'true' } : {}),
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    const page = await api.get(`${PATH}?${parameters.toString()}`);
+    const { items: found, epoch, version } = readPage(page);
+    items.push(...found);
+    cursor = isRecord(page) ? textOf(page['next']) : undefined;
+    if (cursor === undefined) {
+      return { value: { items, epoch, version }, items: items.map(readGateway) };
+    }
+  }
 }
 
 /** Those that have a stream open and are below the newest version. */
 export async function gatewaysBehind(
   api: Api,
 ): Promise<{ readonly epoch: string; readonly items: readonly GatewayFacts[] }> {
-  const { items, epoch } = readList(await api.get(`${PATH}?behind=true`));
+  const { value, items } = await allPages(api, true);
+  const { epoch } = value;
   const behind = items.flatMap(({ id, name, ackVersion }) =>
     ackVersion === undefined ? [] : [{ gateway: id, name, ackVersion }],
   );
@@ -104,11 +130,11 @@ export async function removeGateway(api: Api, id: string): Promise<Shown> {
   };
 }
 
-function readList(value: unknown): GatewayList {
+function readPage(value: unknown): GatewayList<unknown> {
   if (!isRecord(value) || !Array.isArray(value['items'])) throw unexpected();
   const { epoch, version } = value;
   if (typeof epoch !== 'string' || typeof version !== 'number') throw unexpected();
-  return { items: (value['items'] as unknown[]).map(readGateway), epoch, version };
+  return { items: value['items'] as unknown[], epoch, version };
 }
 
 function readGateway(value: unknown): Gateway {

@@ -34,6 +34,7 @@ const listDevices = defineRoute({
   handle: async (call, { devices }) => {
     const { limit, cursor, user } = call.query;
     const from = cursor === undefined ? undefined : parseCursor(cursor);
+    if (from?.id !== undefined) throw new HttpProblem('cursor_invalid');
     const page = await devices.list({
       limit: limit ?? PAGE_LIMIT_DEFAULT,
       after: from?.after ?? 0,

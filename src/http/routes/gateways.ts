@@ -1,9 +1,14 @@
 /** The gateways that follow the kill list: making them, their tokens, and how far each one is. */
 import { array, optional } from 'superstruct';
-import type { GatewayView } from '../../actors/gateways/messages.js';
+import type { GatewayPlace, GatewayView } from '../../actors/gateways/messages.js';
+import { CURSOR_LENGTH_MAX, type Cursor, cursorText, parseCursor } from '../cursor.js';
+import { HttpProblem } from '../problem-details.js';
 import { adminName, askingProblems, defineRoute, type Route } from '../route.js';
 import { fields, integerBetween, name, opaque, textLike, time, timeText } from '../schema.js';
 
+/** A page's answer stays well under a megabyte even with names of full length. */
+const PAGE_LIMIT_MAX = 500;
+const PAGE_LIMIT_DEFAULT = 100;
 /** An hour: a gateway that is down longer gets its new token from an operator. */
 const OVERLAP_SECONDS_MAX = 3600;
 const OVERLAP_SECONDS_DEFAULT = 300;
@@ -65,24 +70,39 @@ const listGateways = defineRoute({
   method: 'GET',
   path: '/api/v1/gateways',
   access: 'viewer',
-  query: fields({ behind: optional(trueOrFalse) }),
+  query: fields({
+    limit: optional(integerBetween(1, PAGE_LIMIT_MAX, 'Gateways on a page.', PAGE_LIMIT_DEFAULT)),
+    cursor: optional(opaque(CURSOR_LENGTH_MAX, '`next` of the page before.')),
+    behind: optional(trueOrFalse),
+  }),
   answers: [
     {
       status: 200,
-      description: 'All gateways, or with `behind=true` those connected below the version.',
+      description: 'One page, with `behind=true` of those connected below the version.',
       body: fields({
         items: array(gatewayShape),
+        next: optional(opaque(CURSOR_LENGTH_MAX, 'Cursor of the next page; absent on the last.')),
         epoch: name('Identity of the history that versions belong to.'),
         version: count('The kill list’s version when this was read.'),
       }),
     },
   ],
-  problems: askingProblems('read'),
+  problems: [...askingProblems('read'), 'cursor_invalid'],
   caching: 'entity-tag',
   handle: async (call, { gateways }) => {
-    const list = await gateways.list({ behind: call.query.behind === 'true' });
-    const { items, epoch, version } = list;
-    return { status: 200, body: { items: items.map(gatewayBody), epoch, version } };
+    const { limit = PAGE_LIMIT_DEFAULT, cursor, behind } = call.query;
+    const from = cursor === undefined ? undefined : parseCursor(cursor);
+    const list = await gateways.list({
+      behind: behind === 'true',
+      limit,
+      ...(from === undefined ? {} : { after: placeOf(from) }),
+    });
+    const { items, next, epoch, version } = list;
+    if (from !== undefined && from.epoch !== epoch) throw new HttpProblem('cursor_invalid');
+    const page = { items: items.map(gatewayBody), epoch, version };
+    if (next === undefined) return { status: 200, body: page };
+    const { createdAtMs: after, id } = next;
+    return { status: 200, body: { ...page, next: cursorText({ epoch, after, id }) } };
   },
 });
 
@@ -155,6 +175,11 @@ const removeGateway = defineRoute({
     return { status: 200, body: { id, removedAt: timeText(removedAtMs) } };
   },
 });
+
+function placeOf({ after, id }: Cursor): GatewayPlace {
+  if (id === undefined) throw new HttpProblem('cursor_invalid');
+  return { createdAtMs: after, id };
+}
 
 function gatewayBody(view: GatewayView): object {
   const { id, name, createdAtMs, rotatedAtMs, connections, ackVersion, ackAtMs } = view;
