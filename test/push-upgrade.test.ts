@@ -7,9 +7,10 @@ import type { HttpResponse, us_socket_context_t, WebSocket } from 'uWebSockets.j
 import t from 'tap';
 import type { KillStream, StreamSocketData } from '../src/http/push/kill-stream.js';
 import { UpgradeBatch } from '../src/http/push/upgrade-batch.js';
-import { until } from './fixtures/http-front.js';
+import { systemClock } from '../src/runtime/clock.js';
+import { type Asked, startFront, until } from './fixtures/http-front.js';
 import { GATEWAY_TOKEN, PushFront } from './fixtures/push-front.js';
-import { StreamClient } from './fixtures/stream-client.js';
+import { type NotUpgraded, StreamClient } from './fixtures/stream-client.js';
 
 t.setTimeout(120_000);
 
@@ -18,7 +19,7 @@ const STREAMS = 100;
 const WAVES = 10;
 
 const HANDSHAKE = { key: 'k', extensions: '', context: {} as us_socket_context_t };
-const DATA: StreamSocketData = { stream: {} as KillStream };
+const DATA: StreamSocketData = { stream: { credential: 'c' } as KillStream };
 
 t.test(
   'a response is upgraded outside its cork, within a callback of another stream',
@@ -87,3 +88,36 @@ t.test('of a thousand streams opened in waves of a hundred not one is lost', asy
   }
   t.same(lost, []);
 });
+
+t.test(
+  'of several hundred admitted in one turn, one token gets as many as it may have',
+  async (t) => {
+    const asked: Asked[] = [];
+    const front = await startFront({
+      gateways: (one) => {
+        if (one.kind === 'authenticate') asked.push(one);
+        return one.kind === 'report' ? { answer: true } : undefined;
+      },
+    });
+    t.teardown(() => front.close());
+    await until(() => front.server.snapshot().push?.version === 7);
+    const opening = Array.from({ length: 4 * STREAMS }, () =>
+      StreamClient.open(front.url, { token: GATEWAY_TOKEN }),
+    );
+    const opened = Promise.allSettled(opening);
+    await until(() => asked.length === opening.length);
+    // As the channel does: all answers of one message in one turn.
+    for (const { sink } of asked) sink.answered('gw_1', systemClock.monotonicMs());
+    const clients: StreamClient[] = [];
+    const codes: string[] = [];
+    for (const result of await opened) {
+      if (result.status === 'fulfilled') clients.push(result.value);
+      else codes.push((result.reason as NotUpgraded).code);
+    }
+    t.equal(clients.length, STREAMS);
+    t.same(codes, Array(3 * STREAMS).fill('too_many_streams'));
+    t.equal(front.server.snapshot().push?.streams, STREAMS);
+    for (const client of clients) client.destroy();
+    await until(() => front.server.snapshot().push?.streams === 0);
+  },
+);

@@ -100,7 +100,8 @@ export class StreamUpgrade {
   private checkOpen(): void {
     const { streams, refusing } = this.services;
     if (refusing()) throw new CodedError('store_unavailable', 'The kill list is too old.');
-    if (streams.size >= STREAMS_MAX) throw new CodedError('overloaded', 'Too many streams.');
+    if (streams.size + this.upgrades.size >= STREAMS_MAX)
+      throw new CodedError('overloaded', 'Too many streams.');
   }
 
   /** The gateway's id; undefined when the request was refused, or its client went away. */
@@ -128,7 +129,8 @@ export class StreamUpgrade {
       if (feed.mirror.position === undefined) {
         throw new CodedError('store_unavailable', 'The kill list is not complete.');
       }
-      if (streams.gateways.withCredential(digest).size >= STREAMS_PER_TOKEN_MAX) {
+      const own = streams.gateways.withCredential(digest).size + this.upgrades.sizeOf(digest);
+      if (own >= STREAMS_PER_TOKEN_MAX) {
         throw new HttpProblem('too_many_streams');
       }
       return answer as string;

@@ -26,9 +26,21 @@ const TOPIC = 'upgrade';
 /** One for each front server. */
 export class UpgradeBatch {
   private waiting: (() => void)[] = [];
+  /** How many of them came with each token, by its digest. */
+  private readonly byCredential = new Map<string, number>();
 
   /** `helper` is any stream that is open; undefined when none is. */
   constructor(private readonly helper: () => WebSocket<StreamSocketData> | undefined) {}
+
+  /** Responses that are to be upgraded in this turn: streams already, as far as limits go. */
+  get size(): number {
+    return this.waiting.length;
+  }
+
+  /** Those of them that came with this token. */
+  sizeOf(credential: string): number {
+    return this.byCredential.get(credential) ?? 0;
+  }
 
   /**
    * Upgrades the response before any other callback of the library, or of a port, can run. Then
@@ -36,6 +48,8 @@ export class UpgradeBatch {
    */
   add(res: HttpResponse, { key, extensions, context }: Handshake, data: StreamSocketData): void {
     if (this.waiting.length === 0) queueMicrotask(() => this.flush());
+    const { credential } = data.stream;
+    this.byCredential.set(credential, this.sizeOf(credential) + 1);
     this.waiting.push(() => {
       res.upgrade<StreamSocketData>(data, key, SUBPROTOCOL, extensions, context);
     });
@@ -45,6 +59,7 @@ export class UpgradeBatch {
   subscribed(): void {
     const upgrades = this.waiting;
     this.waiting = [];
+    this.byCredential.clear();
     for (const upgrade of upgrades) upgrade();
   }
 
