@@ -157,15 +157,17 @@ t.test('fields are named by name, by ending and by path', async (t) => {
   ]);
 });
 
-t.test('patterns that refer back to themselves hold beside others', async (t) => {
+t.test('patterns that refer back to their own groups hold beside others', async (t) => {
   const mask = masking({
     patterns: [
       { name: 'plain', pattern: '(a)b', treatment: 'remove' },
       { name: 'twice', pattern: '([x-z])\\1', treatment: 'remove' },
+      { name: 'named', pattern: '(?<n>q)\\k<n>', treatment: 'remove' },
+      { name: 'named alike', pattern: '(?<n>r)\\k<n>', treatment: 'remove' },
     ],
   });
-  t.same(JSON.parse(eventOf({ note: 'cab, yy, yx' }, mask)).data, {
-    note: 'c[masked], [masked], yx',
+  t.same(JSON.parse(eventOf({ note: 'cab, yy, yx, rr' }, mask)).data, {
+    note: 'c[masked], [masked], yx, [masked]',
   });
 });
 
