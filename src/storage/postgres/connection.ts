@@ -20,6 +20,7 @@ export interface DatabaseAccess {
 }
 
 const DEFAULT_PORT = 5432;
+const PORT_MAX = 65_535;
 /** Time to connect, TLS and authentication included, or to get a connection of a pool. */
 export const CONNECT_MAX_MS = 2_000;
 /** Idle time before TCP asks whether the peer is still there. */
@@ -35,6 +36,8 @@ const PARAMETERS = new Set([
   'application_name',
   'options',
 ]);
+/** What a connection without TLS would silently leave unread. */
+const TLS_FILES = ['sslrootcert', 'sslcert', 'sslkey'];
 const TLS_MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
 
 /** A user and no host, as for a socket's folder in `host=`: not a URL by the WHATWG's rules. */
@@ -118,6 +121,8 @@ function parseTarget(text: string): Target {
   if (url.protocol !== 'postgres:' && url.protocol !== 'postgresql:') {
     throw invalid('does not begin with postgres://');
   }
+  // It ends a text in the protocol: what follows would be read as another setting.
+  if (/%00|\0/.test(text)) throw invalid('has a NUL in it');
   const parameters = new Map<string, string>();
   for (const [name, value] of url.searchParams) {
     if (!PARAMETERS.has(name)) throw invalid(`has a parameter that is not supported: ${name}`);
@@ -130,12 +135,20 @@ function parseTarget(text: string): Target {
   if (user === '') throw invalid('names no user');
   return {
     host: host === '' ? 'localhost' : host,
-    port: Number(parameters.get('port') ?? url.port) || DEFAULT_PORT,
+    port: portOf(parameters.get('port') ?? url.port),
     user,
     password: decode(url.password),
     database: decode(url.pathname.slice(1)) || user,
     parameters,
   };
+}
+
+/** Node's connect throws for what is no port, where nobody would hear of it. */
+function portOf(text: string): number {
+  if (text === '') return DEFAULT_PORT;
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port < 1 || port > PORT_MAX) throw invalid('names a port that is none');
+  return port;
 }
 
 function decode(text: string): string {
@@ -166,6 +179,10 @@ function tlsOptions({ host, parameters }: Target): NonNullable<pg.ClientConfig['
   const mode = parameters.get('sslmode') ?? 'disable';
   if (!TLS_MODES.includes(mode)) {
     throw invalid(`has an sslmode that is not supported; use one of ${TLS_MODES.join(', ')}`);
+  }
+  const forTls = TLS_FILES.find((name) => parameters.has(name));
+  if (mode === 'disable' && forTls !== undefined) {
+    throw invalid(`says ${forTls} but no sslmode that would use it`);
   }
   if (mode === 'disable' || host.startsWith('/')) return false;
   const root = parameters.get('sslrootcert');
