@@ -36,23 +36,40 @@ t.test(
       };
       return res as unknown as HttpResponse;
     };
-    const helper = {
-      subscribe: () => {
+    const helperOf = (of: UpgradeBatch): WebSocket<StreamSocketData> => {
+      const subscribe = (): void => {
         events.push('subscribing');
-        batch.subscribed();
+        of.subscribed();
         events.push('subscribed');
-      },
-      unsubscribe: () => undefined,
-    } as unknown as WebSocket<StreamSocketData>;
-    const batch: UpgradeBatch = new UpgradeBatch(() => helper);
+      };
+      return { subscribe, unsubscribe: () => undefined } as never;
+    };
+    const batch: UpgradeBatch = new UpgradeBatch(() => helperOf(batch));
     for (const name of ['a', 'b']) batch.add(noted(name), HANDSHAKE, DATA);
     t.same(events, [], 'not yet: the batch is what one turn brings');
     await Promise.resolve();
     t.same(events, ['subscribing', 'upgrade a', 'upgrade b', 'subscribed']);
     events.length = 0;
+    let open: WebSocket<StreamSocketData> | undefined;
+    const lonely: UpgradeBatch = new UpgradeBatch(() => open);
+    const opening = {
+      upgrade: () => {
+        open = helperOf(lonely);
+        events.push('upgrade first');
+      },
+    };
+    lonely.add(opening as unknown as HttpResponse, HANDSHAKE, DATA);
+    for (const name of ['second', 'third']) lonely.add(noted(name), HANDSHAKE, DATA);
+    await Promise.resolve();
+    t.same(
+      events,
+      ['upgrade first', 'subscribing', 'upgrade second', 'upgrade third', 'subscribed'],
+      'the first of a thread helps those that came with it',
+    );
+    events.length = 0;
     new UpgradeBatch(() => undefined).add(noted('first'), HANDSHAKE, DATA);
     await Promise.resolve();
-    t.same(events, ['upgrade first'], 'the first of a thread has no other to help it');
+    t.same(events, ['upgrade first'], 'alone it has no other to help it');
   },
 );
 

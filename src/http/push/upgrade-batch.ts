@@ -6,8 +6,8 @@
  * the upgrade moved it to another address; what it then takes for "close after the answer" is
  * whatever the WebSocket keeps in that place: under load one stream in ten was closed at once.
  * Within any callback of the library its check is satisfied, so the upgrades run in one that
- * concerns another socket: what it calls when a stream subscribes. Only a stream that is the first
- * one of its thread finds no other, and costs the line on stderr.
+ * concerns another socket: what it calls when a stream subscribes. Where none is open, the first one
+ * is upgraded without help, costs the line on stderr, and then helps those that came with it.
  */
 import type { HttpResponse, us_socket_context_t, WebSocket } from 'uWebSockets.js';
 import { SUBPROTOCOL } from './frames.js';
@@ -64,9 +64,11 @@ export class UpgradeBatch {
   }
 
   private flush(): void {
+    if (this.helper() === undefined) this.waiting.shift()?.();
     const helper = this.helper();
     helper?.subscribe(TOPIC);
     helper?.unsubscribe(TOPIC);
+    // Those that nobody helped, since the first one was closed at once.
     this.subscribed();
   }
 }
