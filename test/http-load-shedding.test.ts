@@ -1,6 +1,6 @@
 /** What a front thread does with more than it can serve: one turn of its loop, held open here. */
 import t, { type Test } from 'tap';
-import { TURN_TAKES_MIN, TURN_TAKES_MS } from '../src/http/load-shedding.js';
+import { ROUTE_WEIGHT, TURN_TAKES_MIN, TURN_TAKES_MS } from '../src/http/load-shedding.js';
 import type { Clock } from '../src/runtime/clock.js';
 import { systemClock } from '../src/runtime/clock.js';
 import { call, type Received } from './fixtures/http-client.js';
@@ -28,6 +28,10 @@ class HeldClock implements Clock {
   afterTurn = (callback: () => void): void => {
     this.held.push(callback);
   };
+
+  move(ms: number): void {
+    if (this.standsAtMs !== undefined) this.standsAtMs += ms;
+  }
 
   stand(): void {
     this.standsAtMs = this.monotonicMs();
@@ -96,7 +100,7 @@ t.test('few requests are never refused, however long the turn lasts', async (t) 
   await take(front, 1);
   // Less than would make what is known too old to let anybody in.
   clock.pass(500);
-  t.ok(TURN_TAKES_MIN >= 256, 'as many as a client of any size has connections');
+  t.ok(TURN_TAKES_MIN >= 256, 'a client with many connections is never refused');
   const answers = await take(front, TURN_TAKES_MIN - 1);
   t.ok(answers.every(({ status }) => status === 200));
 });
@@ -150,4 +154,16 @@ t.test('refusals are counted one by one and logged together', async (t) => {
   await authenticate(front);
   t.match(lines(), [{ refused: 1 }, { refused: 23 }], 'the others a second later');
   t.equal(front.log.lines.filter(({ status }) => status === 503).length, 0, 'no line for each');
+});
+
+t.test('what is dearer than an authentication counts for several', async (t) => {
+  const { front, clock } = await start(t);
+  clock.stand();
+  const look = (): Promise<Received> => call(front.url, 'GET', DEVICE, { bearer: ADMIN_TOKEN });
+  for (let at = 0; at < TURN_TAKES_MIN / ROUTE_WEIGHT; at += 1) {
+    if ((await look()).status !== 200) t.fail('taken within the share of such requests');
+  }
+  clock.move(TURN_TAKES_MS + 1);
+  const statuses = [(await look()).status, (await look()).status];
+  t.same(statuses.at(-1), 503, 'and no more than that');
 });

@@ -179,7 +179,7 @@ export class DeviceAuthentication {
     try {
       const { shedding } = this.host;
       // A HEAD must not be answered with a body, and is too rare to have a short way of its own.
-      if (!shedding.take() && !entrance.head) {
+      if (!shedding.take(1) && !entrance.head) {
         entrance.shed.count += 1;
         shedding.refuse(res, req.getHeader('x-request-id'), this.host.draining);
         return;

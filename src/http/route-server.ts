@@ -14,6 +14,7 @@ import { countFailure, failureClassOf, GatewayUnknown, type Refusal } from './fa
 import type { RequestCounter } from './front-metrics.js';
 import { checkedIdempotencyKey, idempotencyOf } from './idempotency.js';
 import { parseJsonBody } from './json-body.js';
+import { ROUTE_WEIGHT } from './load-shedding.js';
 import { HttpProblem } from './problem-details.js';
 import type { RouteCaller, RouteContext } from './route.js';
 import { type Answer, BODY_BYTES_MAX, type Call, isJudgedAtTheDoor, type Route } from './route.js';
@@ -78,7 +79,7 @@ export class RouteServer {
     res.onAborted(() => exchange?.abort());
     try {
       const { host } = this.options;
-      const taken = host.shedding.take();
+      const taken = host.shedding.take(ROUTE_WEIGHT);
       if (!taken && isMerelyLooking(req)) {
         this.shed.count += 1;
         host.shedding.refuse(res, req.getHeader('x-request-id'), host.draining);
