@@ -18,6 +18,7 @@ const ACTOR_CELL = 'runtime/actor-cell.js';
 const DECIDE = 'actors/devices/decide.js';
 const OVERLAY = 'actors/devices/overlay.js';
 const STATE = 'actors/devices/state.js';
+const BATCH_VALUES = 'actors/batch-values.js';
 
 export const MUTATIONS: readonly Mutation[] = [
   {
@@ -48,8 +49,8 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'overlay: a write does not see the KV rows of those before it in its batch',
-    file: OVERLAY,
-    find: /return this\.kvEntries\.has\(key\) \? [^;]*this\.locked\.kv\.get\(key\);/,
+    file: BATCH_VALUES,
+    find: /return this\.entries\.has\(key\) \? [^;]*this\.locked\.kv\.get\(key\);/,
     put: 'return this.locked.kv.get(key);',
   },
   {
@@ -139,7 +140,7 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'idempotency: what a key was answered is forgotten',
-    file: DECIDE,
+    file: BATCH_VALUES,
     find: /return storedAnswer\(idempotency, .*\);/,
     put: 'return undefined;',
   },

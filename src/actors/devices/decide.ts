@@ -8,7 +8,6 @@ import {
   type Idempotency,
   idempotencyChange,
   idempotencyKvKey,
-  storedAnswer,
   superseded,
 } from '../idempotency.js';
 import { digestOf, mintSecret } from '../secrets.js';
@@ -77,7 +76,7 @@ export const decideWrite: {
 
 function mintToken(overlay: DevicesOverlay, input: MintToken): MintedToken {
   const { nowMs } = overlay;
-  const before = remembered<MintedBefore>(overlay, input.idempotency);
+  const before = overlay.values.answered<MintedBefore>(input.idempotency);
   if (before && before.row.expiresAtMs <= nowMs) throw superseded();
   const token = mintSecret('enroll', overlay.random);
   const tokenDigest = digestOf(token);
@@ -94,30 +93,31 @@ function mintToken(overlay: DevicesOverlay, input: MintToken): MintedToken {
         }
       : {}),
   };
-  if (before) overlay.changeKv({ op: 'delete', key: enrollmentTokenKvKey(before.tokenDigest) });
+  if (before)
+    overlay.values.change({ op: 'delete', key: enrollmentTokenKvKey(before.tokenDigest) });
   putToken(overlay, tokenDigest, row);
-  remember(overlay, input.idempotency, { tokenDigest, row } satisfies MintedBefore);
+  overlay.values.remember(input.idempotency, { tokenDigest, row } satisfies MintedBefore);
   return { token, expiresAtMs: row.expiresAtMs };
 }
 
 function putToken(overlay: DevicesOverlay, tokenDigest: string, row: TokenRow): void {
   const key = enrollmentTokenKvKey(tokenDigest);
   const value = JSON.stringify(row);
-  overlay.changeKv({ op: 'put', key, value, expiresAtMs: row.expiresAtMs });
+  overlay.values.change({ op: 'put', key, value, expiresAtMs: row.expiresAtMs });
 }
 
 function voidTokens(overlay: DevicesOverlay, input: VoidTokens): VoidedTokens {
-  const before = remembered<VoidedTokens>(overlay, input.idempotency);
+  const before = overlay.values.answered<VoidedTokens>(input.idempotency);
   if (before) return before;
   // Every void moves the mark, also one after the store's clock was set back.
   const voidedUpToMs = Math.max(overlay.nowMs, overlay.voidedUpToMs(input.user) + 1);
   overlay.voidTokens(input.user, voidedUpToMs);
-  remember(overlay, input.idempotency, { voidedUpToMs });
+  overlay.values.remember(input.idempotency, { voidedUpToMs });
   return { voidedUpToMs };
 }
 
 function enroll(overlay: DevicesOverlay, input: Enroll): Enrolled {
-  const before = remembered<CredentialBefore>(overlay, input.idempotency);
+  const before = overlay.values.answered<CredentialBefore>(input.idempotency);
   const row = tokenRow(overlay, input.tokenDigest);
   if (row.spent) {
     const sameKey = row.spent.deviceKey !== undefined && row.spent.deviceKey === input.deviceKey;
@@ -146,7 +146,7 @@ function enroll(overlay: DevicesOverlay, input: Enroll): Enrolled {
   putToken(overlay, input.tokenDigest, { ...row, spent });
   if (row.mintedBy) {
     const { key, bodyHmac } = row.mintedBy;
-    overlay.changeKv(idempotencyChange(key, { bodyHmac, superseded: true }, overlay.nowMs));
+    overlay.values.change(idempotencyChange(key, { bodyHmac, superseded: true }, overlay.nowMs));
   }
   rememberCredential(overlay, input.idempotency, device);
   return { device: viewOf(device, undefined), credential };
@@ -165,7 +165,7 @@ function enrollAgain(overlay: DevicesOverlay, input: Enroll, deviceId: string): 
 
 /** A live token's row. Expiry is the store's to judge; a void is ours. */
 function tokenRow(overlay: DevicesOverlay, tokenDigest: string): TokenRow {
-  const entry = overlay.kv(enrollmentTokenKvKey(tokenDigest));
+  const entry = overlay.values.get(enrollmentTokenKvKey(tokenDigest));
   if (!entry) throw tokenInvalid();
   const row = JSON.parse(entry.value) as TokenRow;
   if (row.expiresAtMs <= overlay.nowMs) throw tokenInvalid();
@@ -181,7 +181,7 @@ function tokenInvalid(): CodedError {
 }
 
 function revoke(overlay: DevicesOverlay, input: Revoke): DeviceView {
-  const before = remembered<DeviceView>(overlay, input.idempotency);
+  const before = overlay.values.answered<DeviceView>(input.idempotency);
   if (before) return before;
   const device = knownDevice(overlay, input.id);
   const { id, reason, by } = input;
@@ -189,13 +189,13 @@ function revoke(overlay: DevicesOverlay, input: Revoke): DeviceView {
   const revocation: Revocation = already ?? { id, reason, by, atMs: overlay.nowMs };
   if (!already) overlay.revoke(revocation);
   const view = viewOf(device, revocation);
-  remember(overlay, input.idempotency, view);
+  overlay.values.remember(input.idempotency, view);
   return view;
 }
 
 function rotate(overlay: DevicesOverlay, input: Rotate): Rotated {
   const device = rotatedDevice(overlay, input.caller, input.id);
-  const before = remembered<CredentialBefore>(overlay, input.idempotency);
+  const before = overlay.values.answered<CredentialBefore>(input.idempotency);
   if (before && before.digest !== device.digest) throw superseded();
   if (!before && !isCurrent(input.caller, device)) {
     throw new CodedError('rotation_refused', 'An old credential cannot start another rotation.');
@@ -257,30 +257,12 @@ function revoked(): CodedError {
   return new CodedError('device_revoked', 'The device was revoked.');
 }
 
-function remembered<Answer>(
-  overlay: DevicesOverlay,
-  idempotency: Idempotency | undefined,
-): Answer | undefined {
-  if (!idempotency) return undefined;
-  return storedAnswer<Answer>(idempotency, overlay.kv(idempotencyKvKey(idempotency)));
-}
-
-function remember(
-  overlay: DevicesOverlay,
-  idempotency: Idempotency | undefined,
-  answer: unknown,
-): void {
-  if (!idempotency) return;
-  const row = { bodyHmac: idempotency.bodyHmac, answer };
-  overlay.changeKv(idempotencyChange(idempotencyKvKey(idempotency), row, overlay.nowMs));
-}
-
 function rememberCredential(
   overlay: DevicesOverlay,
   idempotency: Idempotency | undefined,
   device: Device,
 ): void {
-  remember(overlay, idempotency, {
+  overlay.values.remember(idempotency, {
     deviceId: device.id,
     digest: device.digest,
   } satisfies CredentialBefore);

@@ -4,7 +4,8 @@
  */
 import type { Random } from '../../runtime/random.js';
 import type { Format } from '../../storage/envelope.js';
-import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
+import type { Changes, Locked } from '../../storage/store.js';
+import { BatchValues } from '../batch-values.js';
 import {
   type Device,
   type DevicesRecord,
@@ -24,16 +25,17 @@ export class DevicesOverlay {
   private readonly digests = new Map<string, Device>();
   private readonly revocations = new Map<string, Revocation>();
   private readonly voids = new Map<string, number>();
-  private readonly kvEntries = new Map<string, KvEntry | undefined>();
-  private readonly kvChanges: KvChange[] = [];
   private readonly records: DevicesRecord[] = [];
   private enrolled = 0;
+  readonly values: BatchValues;
 
   constructor(
     private readonly state: DevicesState,
     private readonly locked: Locked,
     readonly random: Random,
-  ) {}
+  ) {
+    this.values = new BatchValues(locked);
+  }
 
   /** The store's clock under the lock. */
   get nowMs(): number {
@@ -70,19 +72,6 @@ export class DevicesOverlay {
     return this.state.nextOrdinal + this.enrolled;
   }
 
-  /** A live row as it is now within this batch; undefined when absent, expired or deleted. */
-  kv(key: string): KvEntry | undefined {
-    return this.kvEntries.has(key) ? this.kvEntries.get(key) : this.locked.kv.get(key);
-  }
-
-  changeKv(change: KvChange): void {
-    this.kvChanges.push(change);
-    this.kvEntries.set(
-      change.key,
-      change.op === 'put' ? { value: change.value, expiresAtMs: change.expiresAtMs } : undefined,
-    );
-  }
-
   putDevice(device: Device): void {
     if (!this.device(device.id)) this.enrolled += 1;
     this.devices.set(device.id, device);
@@ -104,7 +93,7 @@ export class DevicesOverlay {
     const format = this.locked.writeFormat as Format;
     return {
       appends: this.records.map((record) => toAppend(record, format)),
-      kv: this.kvChanges,
+      kv: this.values.changes,
     };
   }
 }

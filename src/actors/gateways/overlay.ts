@@ -3,14 +3,9 @@ import { CodedError } from '../../runtime/failure.js';
 import { type Random, uuidV7 } from '../../runtime/random.js';
 import type { Overlay } from '../../runtime/stream-actor.js';
 import type { Format } from '../../storage/envelope.js';
-import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
-import {
-  type Idempotency,
-  idempotencyChange,
-  idempotencyKvKey,
-  storedAnswer,
-  superseded,
-} from '../idempotency.js';
+import type { Changes, Locked } from '../../storage/store.js';
+import { BatchValues } from '../batch-values.js';
+import { type Idempotency, superseded } from '../idempotency.js';
 import { digestOf, mintSecret } from '../secrets.js';
 import type { StorageTypes } from '../storage-types.js';
 import type {
@@ -49,8 +44,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
   private readonly gateways = new Map<string, Gateway | undefined>();
   private readonly removals = new Map<string, Removal>();
   private readonly records: GatewaysRecord[] = [];
-  private readonly kvChanges: KvChange[] = [];
-  private readonly kvEntries = new Map<string, KvEntry>();
+  private readonly values: BatchValues;
   private size: number;
 
   constructor(
@@ -59,6 +53,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     private readonly random: Random,
   ) {
     this.size = state.byId.size;
+    this.values = new BatchValues(locked);
   }
 
   decide(kind: string, payload: unknown): unknown {
@@ -70,7 +65,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     const format = this.locked.writeFormat as Format;
     return {
       appends: this.records.map((record) => toGatewayAppend(record, format)),
-      kv: this.kvChanges,
+      kv: this.values.changes,
       ...(this.records.length === 0 ? {} : { hints: [GATEWAYS_STREAM] }),
     };
   }
@@ -86,7 +81,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
   };
 
   private create({ name, idempotency }: CreateGateway): CreatedGateway {
-    const before = this.remembered<TokenBefore>(idempotency);
+    const before = this.values.answered<TokenBefore>(idempotency);
     const token = mintSecret('gateway', this.random);
     const digest = digestOf(token);
     if (before) {
@@ -118,7 +113,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
   }
 
   private rotate({ id, overlapSeconds, idempotency }: RotateGateway): RotatedGateway {
-    const before = this.remembered<TokenBefore>(idempotency);
+    const before = this.values.answered<TokenBefore>(idempotency);
     const gateway = before ? this.unchangedSince(before) : this.known(id);
     const { storeTimeMs } = this.locked;
     const token = mintSecret('gateway', this.random);
@@ -131,7 +126,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
   }
 
   private remove({ id, by, idempotency }: RemoveGateway): RemovedGateway {
-    const before = this.remembered<RemovedGateway>(idempotency);
+    const before = this.values.answered<RemovedGateway>(idempotency);
     if (before) return before;
     const already = this.removals.get(id) ?? this.state.removals.get(id);
     const removal = already ?? { id: this.known(id).id, atMs: this.locked.storeTimeMs, by };
@@ -142,7 +137,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
       this.records.push({ type: 'removal', removal });
     }
     const answer: RemovedGateway = { id, removedAtMs: removal.atMs };
-    this.remember(idempotency, answer);
+    this.values.remember(idempotency, answer);
     return answer;
   }
 
@@ -168,23 +163,8 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     return gateway;
   }
 
-  private remembered<Answer>(idempotency: Idempotency | undefined): Answer | undefined {
-    if (!idempotency) return undefined;
-    const key = idempotencyKvKey(idempotency);
-    return storedAnswer<Answer>(idempotency, this.kvEntries.get(key) ?? this.locked.kv.get(key));
-  }
-
   private rememberToken(idempotency: Idempotency | undefined, token: TokenBefore): void {
-    this.remember(idempotency, token);
-  }
-
-  private remember(idempotency: Idempotency | undefined, answer: unknown): void {
-    if (!idempotency) return;
-    const row = { bodyHmac: idempotency.bodyHmac, answer };
-    const key = idempotencyKvKey(idempotency);
-    const change = idempotencyChange(key, row, this.locked.storeTimeMs);
-    this.kvChanges.push(change);
-    if (change.op === 'put') this.kvEntries.set(key, change);
+    this.values.remember(idempotency, token);
   }
 }
 

@@ -3,13 +3,9 @@
 import { CodedError } from '../../runtime/failure.js';
 import type { Overlay } from '../../runtime/stream-actor.js';
 import type { Format } from '../../storage/envelope.js';
-import type { Changes, KvChange, KvEntry, Locked } from '../../storage/store.js';
-import {
-  type Idempotency,
-  idempotencyChange,
-  idempotencyKvKey,
-  storedAnswer,
-} from '../idempotency.js';
+import type { Changes, Locked } from '../../storage/store.js';
+import { BatchValues } from '../batch-values.js';
+import type { Idempotency } from '../idempotency.js';
 import type { StorageTypes } from '../storage-types.js';
 import type { Kill, KillEntry, Killed, KillListWrites, Lift, Lifted } from './messages.js';
 import {
@@ -31,8 +27,7 @@ export const KILL_LIST_ENTRIES_MAX = 10_000;
 export class KillListOverlay implements Overlay<StorageTypes> {
   private readonly entries = new Map<string, KillEntry | undefined>();
   private readonly records: KillListRecord[] = [];
-  private readonly kvChanges: KvChange[] = [];
-  private readonly kvEntries = new Map<string, KvEntry>();
+  private readonly values: BatchValues;
   private size: number;
 
   constructor(
@@ -40,6 +35,7 @@ export class KillListOverlay implements Overlay<StorageTypes> {
     private readonly locked: Locked,
   ) {
     this.size = state.entries.size;
+    this.values = new BatchValues(locked);
   }
 
   decide(kind: string, payload: unknown): unknown {
@@ -51,7 +47,7 @@ export class KillListOverlay implements Overlay<StorageTypes> {
     const format = this.locked.writeFormat as Format;
     return {
       appends: this.records.map((record) => toKillAppend(record, format)),
-      kv: this.kvChanges,
+      kv: this.values.changes,
       ...(this.records.length === 0 ? {} : { hints: [KILL_LIST_STREAM] }),
     };
   }
@@ -129,18 +125,10 @@ export class KillListOverlay implements Overlay<StorageTypes> {
 
   /** The same call again gets the answer of the first. */
   private once<Answer>(idempotency: Idempotency | undefined, decide: () => Answer): Answer {
-    if (!idempotency) return decide();
-    const key = idempotencyKvKey(idempotency);
-    const before = storedAnswer<Answer>(
-      idempotency,
-      this.kvEntries.get(key) ?? this.locked.kv.get(key),
-    );
+    const before = this.values.answered<Answer>(idempotency);
     if (before) return before;
     const answer = decide();
-    const row = { bodyHmac: idempotency.bodyHmac, answer };
-    const change = idempotencyChange(key, row, this.locked.storeTimeMs);
-    this.kvChanges.push(change);
-    if (change.op === 'put') this.kvEntries.set(key, change);
+    this.values.remember(idempotency, answer);
     return answer;
   }
 }
