@@ -224,9 +224,9 @@ t.test('the default patterns take time in proportion to the text', async (t) => 
     'xoxb-'.repeat(48_000),
   ];
   for (const attack of attacks) {
-    const start = process.hrtime.bigint();
+    const start = process.cpuUsage();
     masking({ patterns: DEFAULT_MASKING.patterns }).mask({ note: attack }, 'data');
-    const ms = Number(process.hrtime.bigint() - start) / 1e6;
+    const ms = process.cpuUsage(start).user / 1000;
     t.ok(ms < 1000, `${attack.slice(0, 12)}: ${Math.round(ms)} ms for 240 kB`);
   }
 });
