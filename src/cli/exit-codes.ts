@@ -25,7 +25,10 @@ const REFUSALS = new Set([
 /** How a process ends whose work was ended by this error. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError) return EXIT_USAGE;
-  return error instanceof CodedError && REFUSALS.has(error.code) ? EXIT_REFUSED : EXIT_FAILED;
+  if (!(error instanceof CodedError)) return EXIT_FAILED;
+  // Options that contradict each other only together with what was found, such as the cores.
+  if (error.code === 'usage') return EXIT_USAGE;
+  return REFUSALS.has(error.code) ? EXIT_REFUSED : EXIT_FAILED;
 }
 
 /**

@@ -79,13 +79,13 @@ async function openPostgres(
   if (direct !== undefined) await check({ url: direct, insecureTls });
   const listening = direct !== undefined || !pooled ? CONNECTIONS_LISTENING : 0;
   const reserved = CONNECTIONS_RESERVED + listening;
-  const budget = divideConnections(options.connectionsMax, actorThreads, reserved);
+  const connectionsMax = divideConnections(options.connectionsMax, actorThreads, reserved);
   const source: StoreSource = {
     backend: 'postgres',
     ...access,
     ...(direct === undefined ? {} : { directUrl: direct }),
     pooled,
-    connectionsMax: budget.perActorThread,
+    connectionsMax,
   };
   const probe = new PostgresProbe({ ...access, replica, clock });
   return {

@@ -4,10 +4,26 @@ import { ACTOR_NAMES } from '../actors/catalogue.js';
 import type { AdminToken } from '../http/authorization.js';
 import type { FrontThreadData } from '../http/front-thread.js';
 import type { FrontOptions } from '../http/services.js';
-import { placeActors } from '../runtime/placement.js';
+import { defaultThreadCounts, placeActors, type ThreadCounts } from '../runtime/placement.js';
 import type { ThreadSpec } from '../runtime/supervised-thread.js';
 import type { ActorThreadSpec } from '../runtime/supervisor.js';
+import type { ServeOptions } from './serve-options.js';
 import type { ServerStorage } from './serve-storage.js';
+
+/**
+ * How many threads a server really has. Reckoned once, before the storage opens: whatever is divided
+ * over threads is divided over those that there will be, not over those that were asked for.
+ */
+export function serverThreadCounts(
+  { frontThreads, actorThreads }: Pick<ServeOptions, 'frontThreads' | 'actorThreads'>,
+  cores: number,
+): ThreadCounts {
+  const fallback = defaultThreadCounts(cores);
+  return {
+    front: frontThreads ?? fallback.front,
+    actors: Math.min(actorThreads ?? fallback.actors, ACTOR_NAMES.length),
+  };
+}
 
 /**
  * At most `threads` threads that host all actors between them. The first one sweeps as well: more

@@ -10,7 +10,7 @@ import { delay, systemClock } from '../runtime/clock.js';
 import { proveFreePort } from '../runtime/exclusive-port.js';
 import { CodedError } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
-import { defaultThreadCounts } from '../runtime/placement.js';
+import type { ThreadCounts } from '../runtime/placement.js';
 import { systemRandom, uuidV7 } from '../runtime/random.js';
 import type { SupervisedThread } from '../runtime/supervised-thread.js';
 import { type PlacedActor, Supervisor } from '../runtime/supervisor.js';
@@ -19,7 +19,7 @@ import { ReadinessWatch } from './readiness.js';
 import { type ReadyFacts, removeReadyFile, writeReadyFile } from './ready-file.js';
 import type { ServeOptions } from './serve-options.js';
 import { openServerStorage, type ServerStorage } from './serve-storage.js';
-import { actorThreadSpecs, frontThreadSpecs } from './serve-threads.js';
+import { actorThreadSpecs, frontThreadSpecs, serverThreadCounts } from './serve-threads.js';
 import { openSigningKeyFile } from './signing-key-file.js';
 import { packageVersion } from './version.js';
 import { welcomeText } from './welcome.js';
@@ -99,7 +99,7 @@ export class Server {
 
   private async open(): Promise<void> {
     const { options, log } = this;
-    const counts = this.threadCounts();
+    const counts = serverThreadCounts(options, availableParallelism());
     const storage = await openServerStorage(options.backend, {
       replica: this.replica,
       actorThreads: counts.actors,
@@ -125,7 +125,7 @@ export class Server {
     });
     // Before the other port is chosen, which is free again until the front threads have it: where
     // both are to be any free one, this one could be given the same.
-    this.metrics = await openMetrics(options, () => this.supervisor);
+    this.metrics = await openMetrics(options, log, () => this.supervisor);
     const { host } = options.listen;
     const port = await proveFreePort(host, options.listen.port);
     const { secret } = keyring.derive(IDEMPOTENCY_KEY_LABEL);
@@ -140,17 +140,9 @@ export class Server {
     });
   }
 
-  private threadCounts(): { front: number; actors: number } {
-    const fallback = defaultThreadCounts(availableParallelism());
-    return {
-      front: this.options.frontThreads ?? fallback.front,
-      actors: this.options.actorThreads ?? fallback.actors,
-    };
-  }
-
   private makeSupervisor(
     storage: ServerStorage,
-    counts: { front: number; actors: number },
+    counts: ThreadCounts,
     port: number,
     hmacKey: Uint8Array,
   ): Supervisor<FrontControl> {
@@ -243,10 +235,11 @@ export class Server {
 /** Throws `CodedError` `port_taken` when another process has the port. */
 async function openMetrics(
   { metricsListen }: ServeOptions,
+  log: Log,
   supervisor: () => Supervisor<FrontControl> | undefined,
 ): Promise<MetricsListener> {
   try {
-    return await MetricsListener.open(metricsListen, () => measured(supervisor()));
+    return await MetricsListener.open(metricsListen, () => measured(supervisor()), log);
   } catch (cause) {
     const where = `${metricsListen.host}:${metricsListen.port}`;
     throw new CodedError('port_taken', `Cannot serve metrics on ${where}.`, { cause });
