@@ -54,14 +54,11 @@ export interface ServeOptions {
   readonly signingKeyFile: string;
   /** Whether a missing signing key may be made: only where no other replica needs the same one. */
   readonly makeSigningKey: boolean;
-  /** null: every decision is `deny`. */
-  readonly policyDir: string | null;
   /** null: as the machine's cores suggest. */
   readonly frontThreads: number | null;
   readonly actorThreads: number | null;
   /** Networks in CIDR form whose forwarded addresses are believed. */
   readonly trustedProxies: readonly string[];
-  readonly leaseTtlMs: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
   /** Written once `/readyz` is 200; null: not wanted. */
@@ -78,8 +75,6 @@ export const ADMIN_TOKEN_NAME = 'admin-token';
 /** Beside the admin token. */
 export const SIGNING_KEY_NAME = 'signing-key.pem';
 
-/** Below 3 s a renewal every third leaves no time for one slow answer; above, failover drags. */
-const LEASE_TTL_BOUNDS = { minMs: 3_000, maxMs: 300_000 };
 /** Orchestrators kill after 30 s by default and 5 minutes at the most that anyone waits. */
 const SHUTDOWN_GRACE_BOUNDS = { minMs: 0, maxMs: 300_000 };
 /** More threads than any machine's cores would only switch. */
@@ -178,7 +173,7 @@ export const SERVE_OPTIONS = [
     name: 'policy-dir',
     value: 'DIR',
     group: SECRETS,
-    help: '*.cedar, schema.cedarschema and halos.yaml (not used yet: nothing is decided so far)',
+    help: '*.cedar, schema.cedarschema and halos.yaml (not built yet: refused)',
   },
   {
     name: 'front-threads',
@@ -196,7 +191,7 @@ export const SERVE_OPTIONS = [
     name: 'lease-ttl',
     value: 'DURATION',
     group: RUNNING,
-    help: 'how long leadership outlives a dead leader (default 15s; not used yet)',
+    help: 'how long leadership outlives a dead leader (not built yet: refused)',
   },
   {
     name: 'shutdown-grace',
@@ -219,6 +214,7 @@ type Given = GivenOptions<ServeOptionName>;
 
 /** Reads and checks what was given. Throws `UsageError`. */
 export function readServeOptions(given: Given): ServeOptions {
+  refuseNotBuilt(given);
   const backend = readBackend(given);
   const listen = parseListenAddress(given.origin('listen'), given.text('listen') ?? DEFAULT_LISTEN);
   const metricsDefault = listen.port === 0 ? FREE_METRICS_LISTEN : DEFAULT_METRICS_LISTEN;
@@ -231,15 +227,23 @@ export function readServeOptions(given: Given): ServeOptions {
     ),
     backend,
     ...readSecrets(given, backend),
-    policyDir: readPath(given, 'policy-dir') ?? null,
     frontThreads: readThreads(given, 'front-threads'),
     actorThreads: readThreads(given, 'actor-threads'),
     trustedProxies: readNetworks(given),
-    leaseTtlMs: readDuration(given, 'lease-ttl', '15s', LEASE_TTL_BOUNDS),
     shutdownGraceMs: readDuration(given, 'shutdown-grace', '10s', SHUTDOWN_GRACE_BOUNDS),
     logLevel: parseChoice(given.origin('log-level'), given.text('log-level') ?? 'info', LOG_LEVELS),
     readyFile: readPath(given, 'ready-file') ?? null,
   };
+}
+
+/** Names that are kept for what a later version builds. */
+const NOT_BUILT = ['policy-dir', 'lease-ttl'] as const satisfies readonly ServeOptionName[];
+
+/** Whoever gives a policy must not believe that it is in force. */
+function refuseNotBuilt(given: Given): void {
+  const refused = NOT_BUILT.find((name) => given.text(name) !== undefined);
+  if (refused === undefined) return;
+  throw new UsageError(`${given.origin(refused)} has no effect in this version: leave it out`);
 }
 
 const DATABASE_ONLY = [
