@@ -3,6 +3,7 @@ import t from 'tap';
 import { FrontMetrics, type FrontSnapshot } from '../src/http/front-metrics.js';
 import { MetricsListener, type MetricsSnapshot } from '../src/http/metrics-exposition.js';
 import { ActorMetrics, type ActorSnapshot } from '../src/runtime/actor-metrics.js';
+import { type Log, silentLog } from '../src/runtime/log.js';
 import { call, rawRequest } from './fixtures/http-client.js';
 import { ADMIN_TOKEN, CREDENTIAL, startFront } from './fixtures/http-front.js';
 
@@ -46,7 +47,7 @@ function actorSnapshot(name: string): ActorSnapshot {
 }
 
 async function scrape(snapshot: () => MetricsSnapshot): Promise<Map<string, Metric>> {
-  const listener = await MetricsListener.open({ host: '127.0.0.1', port: 0 }, snapshot);
+  const listener = await MetricsListener.open({ host: '127.0.0.1', port: 0 }, snapshot, silentLog);
   try {
     const answer = await call(listener.url, 'GET', '/metrics');
     t.equal(answer.status, 200);
@@ -148,11 +149,18 @@ t.test('a scrape adds the front threads up and shows actors under their names', 
 });
 
 t.test('the listener knows one path, and a failed scrape is 503', async (t) => {
-  const listener = await MetricsListener.open({ host: '127.0.0.1', port: 0 }, () => {
+  const lines: unknown[] = [];
+  const log: Log = { ...silentLog, error: (fields, message) => lines.push({ fields, message }) };
+  const where = { host: '127.0.0.1', port: 0 };
+  const failing = (): never => {
     throw new Error('no snapshot');
-  });
+  };
+  const listener = await MetricsListener.open(where, failing, log);
   t.teardown(() => listener.close());
   t.match(await call(listener.url, 'GET', '/metrics?x=1'), { status: 503 });
+  t.match(lines, [
+    { fields: { error: /no snapshot/ }, message: 'Metrics could not be collected.' },
+  ]);
   for (const path of ['/metrics/', '/healthz', '/x']) {
     t.match(await call(listener.url, 'GET', path), { status: 404, text: '' }, path);
   }
@@ -162,13 +170,7 @@ t.test('the listener knows one path, and a failed scrape is 503', async (t) => {
   });
   const answer = await rawRequest(listener.port, 'garbage\r\n\r\n');
   t.match(answer.text, /^HTTP\/1\.1 400/);
-  await t.rejects(
-    MetricsListener.open({ host: '127.0.0.1', port: listener.port }, () => ({
-      fronts: [],
-      actors: [],
-      others: [],
-    })),
-  );
+  await t.rejects(MetricsListener.open({ ...where, port: listener.port }, failing, log));
   await listener.close();
   await listener.close();
 });

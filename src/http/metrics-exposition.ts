@@ -5,7 +5,7 @@ import { collectDefaultMetrics, type Metric, Registry } from 'prom-client';
 import type { ActorSnapshot } from '../runtime/actor-metrics.js';
 import { describe } from '../runtime/failure.js';
 import type { HistogramSnapshot } from '../runtime/histogram.js';
-import { type Log, silentLog } from '../runtime/log.js';
+import type { Log } from '../runtime/log.js';
 import type { FrontSnapshot } from './front-metrics.js';
 import {
   actorFamilies,
@@ -38,7 +38,7 @@ export class MetricsListener {
   static open(
     { host, port }: { readonly host: string; readonly port: number },
     collect: CollectMetrics,
-    log: Log = silentLog,
+    log: Log,
   ): Promise<MetricsListener> {
     const server = createServer(scrapeHandler(collect, log));
     return new Promise((resolve, reject) => {
@@ -46,7 +46,7 @@ export class MetricsListener {
       server.listen(port, host, () => {
         server.removeListener('error', reject);
         server.on('error', (error) => {
-          log.error({ error: describe(error) }, 'the metrics listener failed');
+          log.error({ error: describe(error) }, 'The metrics listener failed.');
         });
         const address = server.address() as AddressInfo;
         const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
@@ -84,7 +84,7 @@ function scrapeHandler(collect: CollectMetrics, log: Log): RequestListener {
       .then((snapshot) => renderMetrics(snapshot, registry))
       .then((text) => response.writeHead(200, { 'content-type': registry.contentType }).end(text))
       .catch((error: unknown) => {
-        log.error({ error: describe(error) }, 'metrics could not be collected');
+        log.error({ error: describe(error) }, 'Metrics could not be collected.');
         response.writeHead(503, { 'retry-after': '1' }).end();
       });
   };
