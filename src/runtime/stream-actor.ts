@@ -70,6 +70,8 @@ export interface StreamBehaviour<State, T extends StoreTypes> {
 
 /** A replay says how far it is each time this many records have been applied. */
 const REPLAY_PROGRESS_RECORDS = 100_000;
+/** How old an answer of the store may be that others have overtaken: above its bounds for one. */
+const OVERTAKEN_MAX_MS = 10_000;
 /** Catch-up pages in one refresh: beyond it the view is replayed rather than chased. */
 const CATCH_UP_PAGES_MAX = 1_000;
 
@@ -252,7 +254,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   private applyCommitted(committed: Awaited<ReturnType<StreamStore<T>['commit']>>): void {
     try {
       this.applyAll(committed.records, committed.position);
-      this.storeTimeMs = Math.max(this.storeTimeMs, committed.storeTimeMs);
+      this.noteTime(committed.storeTimeMs);
       this.tell(false);
     } catch (cause) {
       const message = 'What was committed cannot be applied.';
@@ -262,9 +264,18 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
 
   private apply(result: StreamCatchUp<T['position'], T['record']>): void | Promise<void> {
     this.applyAll(result.records, result.position);
-    this.storeTimeMs = Math.max(this.storeTimeMs, result.storeTimeMs);
+    this.noteTime(result.storeTimeMs);
     if (result.more || this.paging) return this.allPages(result.more);
     this.tell(false);
+  }
+
+  /**
+   * A store's clock that was ahead and is put right must be followed, as the decisions follow it:
+   * until a restart, whatever they make to end at some time would have ended here already.
+   */
+  private noteTime(storeTimeMs: number): void {
+    const behindMs = this.storeTimeMs - storeTimeMs;
+    if (behindMs < 0 || behindMs > OVERTAKEN_MAX_MS) this.storeTimeMs = storeTimeMs;
   }
 
   private tell(routine: boolean): void {
