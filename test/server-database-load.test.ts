@@ -13,7 +13,11 @@ const BACK_WITHIN_MS = 15_000;
 const FORMER = 0.7;
 const WINDOW_MS = 500;
 const AWAY_MS = 2_000;
+const AUTHENTICATIONS = '/api/v1/auth/device';
 const CLIENTS_OF_EACH = 16;
+/** Each is a query of its own: more at once than there may be connections. */
+const LISTS = '/api/v1/devices';
+const LISTERS_OF_EACH = 12;
 const CONNECTIONS_MAX = 8;
 
 /** Clients that ask without a pause, and what they were told. */
@@ -28,9 +32,9 @@ class Load {
   private readonly running: Promise<void>[] = [];
   private asking = true;
 
-  ask(server: HaloServer, token: string): void {
-    for (let client = 0; client < CLIENTS_OF_EACH; client += 1) {
-      this.running.push(this.run(`${server.url}/api/v1/auth/device`, token));
+  ask(server: HaloServer, path: string, token: string, clients: number): void {
+    for (let client = 0; client < clients; client += 1) {
+      this.running.push(this.run(server.url + path, token));
     }
   }
 
@@ -79,7 +83,11 @@ t.test('Postgres killed under load: 503 and nothing else, and then the former ra
   t.teardown(() => halo.stop());
   const { cluster, database, servers } = halo;
   const load = new Load();
-  for (const server of servers) load.ask(server, (await server.enrol()).credential);
+  for (const server of servers) {
+    const { credential } = await server.enrol();
+    load.ask(server, AUTHENTICATIONS, credential, CLIENTS_OF_EACH);
+    load.ask(server, LISTS, ADMIN_TOKEN, LISTERS_OF_EACH);
+  }
   t.teardown(() => load.stop());
   await eventually(() => load.allowed > 2_000, 20_000, 'load');
   const before = Math.max(await load.rate(), await load.rate(), await load.rate());
@@ -88,18 +96,18 @@ t.test('Postgres killed under load: 503 and nothing else, and then the former ra
   const sinceMs = performance.now();
   await cluster.server.start();
   let most = 0;
-  const tookMs = await eventually(
-    async () => {
-      const rows = await database.sql(
-        "SELECT count(*)::int AS n FROM pg_stat_activity WHERE usename = 'halo_serving'",
-      );
-      most = Math.max(most, Number(rows[0]?.['n']));
-      return (await load.rate()) >= before * FORMER;
-    },
-    BACK_WITHIN_MS,
-    `${Math.round(before * FORMER)} requests/s`,
-  );
-  t.ok(tookMs <= BACK_WITHIN_MS);
+  const look = async (): Promise<void> => {
+    const rows = await database.sql(
+      "SELECT count(*)::int AS n FROM pg_stat_activity WHERE usename = 'halo_serving'",
+    );
+    most = Math.max(most, Number(rows[0]?.['n']));
+  };
+  const isBack = async (): Promise<boolean> => {
+    const rate = await load.rate();
+    await look();
+    return rate >= before * FORMER;
+  };
+  await eventually(isBack, BACK_WITHIN_MS, `${Math.round(before * FORMER)} requests/s`);
   t.comment(`${Math.round(before)}/s before; back ${Math.round(performance.now() - sinceMs)} ms`);
   await load.stop();
   t.same([...load.statuses.keys()].sort(), ['200', '503'], 'nothing else, to anybody');

@@ -92,14 +92,14 @@ t.test('an actor with a bug is restarted, and who asked is told at once', async 
 t.test('an actor that crashes again and again ends its process with 1', async (t) => {
   const faulty = await start(t);
   let crashes = 0;
-  const ended = faulty.server.ended();
   while (!faulty.server.exited && crashes <= CRASHES_MAX) {
     faulty.order('actors-0', 'bug');
     crashes += 1;
     if (crashes <= CRASHES_MAX) await untilReplaced(faulty);
     else await eventually(async () => (await faulty.ask()) !== 'in', REPLACED_WITHIN_MS);
   }
-  t.equal(await ended, 1);
+  await eventually(() => faulty.server.exited, REPLACED_WITHIN_MS, 'the end of the process');
+  t.equal(await faulty.server.ended(), 1);
   t.equal(crashes, CRASHES_MAX + 1);
   t.match(faulty.server.output, /gives up/);
 });
