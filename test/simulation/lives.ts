@@ -58,6 +58,7 @@ export class Life {
       await delay(clock, dice.between(0, settings.stormMs / 2));
     }
     await this.mint();
+    if (settings.faults.storeClockStepMs > 0 && dice.chance(0.15)) await this.voidBackInTime();
     if (this.tokens.length === 0) return;
     await this.enrollSomehow();
     if (dice.chance(0.4)) await this.killAtFirstUse();
@@ -109,6 +110,21 @@ export class Life {
     if ('key' in asked && dice.chance(0.2)) await this.both(asked, asked);
     if (this.tokens.length === 0) await this.insist(asked, FIRST_TRIES_MAX);
     if ('key' in asked && dice.chance(0.3)) await this.insist(dice.chance(0.3) ? other : asked);
+  }
+
+  /** A token is minted and voided after the store's clock was set back behind an earlier void. */
+  private async voidBackInTime(): Promise<void> {
+    const { clientDice: dice, storeTime, trace } = this.world;
+    const { user } = this;
+    await this.insist({ kind: 'void', user });
+    const stepMs = -dice.whole(50, 2_000);
+    trace.note(`the store's clock is set by ${stepMs} ms`);
+    storeTime.step(stepMs);
+    await this.insist({ kind: 'mint', user, ttlSeconds: 600 });
+    await this.insist({ kind: 'void', user });
+    await this.insist(this.enrolling('void', {}));
+    this.tokens.length = 0;
+    await this.mint();
   }
 
   private async enrollSomehow(): Promise<void> {
