@@ -77,7 +77,9 @@ export const decideWrite: {
 function mintToken(overlay: DevicesOverlay, input: MintToken): MintedToken {
   const { nowMs } = overlay;
   const before = overlay.values.answered<MintedBefore>(input.idempotency);
-  if (before && before.row.expiresAtMs <= nowMs) throw superseded();
+  // A token that nobody can enrol with is not handed out as if it were good.
+  const isVoid = before && overlay.voidedUpToMs(input.user) > before.row.voidedBeforeMs;
+  if (before && (isVoid || before.row.expiresAtMs <= nowMs)) throw superseded();
   const token = mintSecret('enroll', overlay.random);
   const tokenDigest = digestOf(token);
   const row: TokenRow = before?.row ?? {
