@@ -9,7 +9,7 @@ import type { Replica } from './site.js';
 interface Target {
   readonly id: string;
   readonly credential: string;
-  /** `unknown` while a change is under way, and until one was answered after its outcome was not. */
+  /** `unknown` while a change is under way, and after one that was not answered. */
   state: 'killed' | 'lifted' | 'unknown';
   busy: boolean;
   /** How many changes were begun. */

@@ -125,7 +125,7 @@ export class Connections {
     return this.#closing;
   }
 
-  /** Lets go of those that may be half-open, as many as there may be: each would cost a deadline. */
+  /** Lets go of those that may be half-open, up to all: each would cost a deadline. */
   async #trusted(): Promise<pg.PoolClient> {
     const { watch, connectionsMax } = this.#options;
     for (let gone = 0; ; gone += 1) {
