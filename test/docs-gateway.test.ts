@@ -1,4 +1,4 @@
-/** The gateway in docs/gateway.md is a whole one: it and its commands are taken from there and run. */
+/** The gateway in docs/gateway.md is a whole one: it and its commands are taken from there, run. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';

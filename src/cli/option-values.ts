@@ -45,7 +45,7 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   d: 86_400_000,
 };
 
-/** Reads `500ms`, `15s`, `2m`, `1h` or `7d` as milliseconds; a number without its unit is refused. */
+/** Reads `500ms`, `15s`, `2m`, `1h` or `7d` as milliseconds; a number without a unit is refused. */
 export function parseDurationMs(
   origin: string,
   text: string,

@@ -104,7 +104,7 @@ export const SERVE_OPTIONS = [
     name: 'metrics-listen',
     value: 'HOST:PORT',
     group: LISTENING,
-    help: `where /metrics is served (default ${DEFAULT_METRICS_LISTEN}; with --listen HOST:0, a free port)`,
+    help: `where /metrics is served (default ${DEFAULT_METRICS_LISTEN}; free if --listen is)`,
   },
   {
     name: 'trusted-proxies',

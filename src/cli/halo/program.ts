@@ -177,7 +177,7 @@ function addCommand(parent: Command, spec: CommandSpec, console: Console, end: E
     .description(spec.description)
     .copyInheritedSettings(parent);
   declareOptions(command, spec.options ?? []);
-  declareOptions(command, commonOptions(spec));
+  declareOptions(command, optionsOfAll(spec));
   command.action(async () => {
     const common = gatherOptions(command, COMMON_OPTIONS, console.environment);
     const given = gatherOptions(command, spec.options ?? [], {});
@@ -197,7 +197,7 @@ function addCommand(parent: Command, spec: CommandSpec, console: Console, end: E
 }
 
 /** `COMMON_OPTIONS` as the help of this command tells of them. */
-function commonOptions({ tokenHelp }: CommandSpec): ReadonlyArray<OptionSpec<string>> {
+function optionsOfAll({ tokenHelp }: CommandSpec): ReadonlyArray<OptionSpec<string>> {
   if (tokenHelp === undefined) return COMMON_OPTIONS;
   return COMMON_OPTIONS.map((option) =>
     option.name === 'token-file' ? { ...option, help: tokenHelp } : option,
