@@ -101,3 +101,56 @@ t.test('lists page in one order on every replica, by user and whole', async (t) 
   t.equal((await a.devices.get(ids[4]!)).user, 'ann');
   t.equal(await codeOf(a.devices.get('dev_none')), 'device_not_found');
 });
+
+t.test(
+  'whoever guesses is refused from the view, and nothing is locked or committed',
+  async (t) => {
+    const operations: string[] = [];
+    const before = (operation: string): void => {
+      if (operation !== 'catchUp') operations.push(operation);
+    };
+    const { clock, replicas, close } = await openReplicas(1, [{ before }, {}]);
+    t.teardown(close);
+    const [a, b] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
+    const mint = async (user: string, ttlSeconds = 600) =>
+      digestOf((await b.devices.mintToken({ user, ttlSeconds, by: 'root' })).token);
+    const [expired, voided, good, keyed] = [
+      await mint('ann', 1),
+      await mint('bob'),
+      await mint('carl'),
+      await mint('carl'),
+    ];
+    await b.devices.voidTokens({ user: 'bob', by: 'root' });
+    clock.advance(1_000);
+    const { id, credential } = await enrol(b);
+    const other = await enrol(b);
+    operations.length = 0;
+    const may = (tokenDigest: string, more: object = {}): Promise<string> =>
+      codeOf(a.devices.mayEnroll({ tokenDigest, ...SHAPE, ...more }));
+    const guesses = Array.from({ length: 30 }, (_, index) => may(digestOf(`guess ${index}`)));
+    t.same(new Set(await Promise.all(guesses)), new Set(['enrollment_token_invalid']));
+    t.ok(operations.length <= 2, `${operations.length} look-ups for thirty guesses`);
+    t.same(
+      await Promise.all([may(expired), may(voided)]),
+      Array(2).fill('enrollment_token_invalid'),
+    );
+    t.same(await Promise.all([may(good), may(keyed)]), ['resolved', 'resolved']);
+    await b.devices.enroll({ tokenDigest: good, ...SHAPE });
+    await b.devices.enroll({ tokenDigest: keyed, ...SHAPE, deviceKey: 'k' });
+    t.equal(await may(good), 'enrollment_token_invalid', 'spent');
+    t.equal(await may(good, { deviceKey: 'k' }), 'enrollment_token_invalid');
+    t.equal(await may(keyed, { deviceKey: 'other' }), 'enrollment_token_invalid');
+    t.equal(await may(keyed, { deviceKey: 'k' }), 'resolved', 'a retry goes on to be judged');
+    const idempotency = { principal: 'p', call: 'c', bodyHmac: 'h' };
+    t.equal(await may(good, { idempotency }), 'resolved', 'and so does the same call');
+    const rotating = (secret: string, of = id): Promise<string> =>
+      codeOf(a.devices.mayRotate({ credentialDigest: digestOf(secret), id: of }));
+    t.equal(await rotating('halo_device_x'), 'device_unknown');
+    t.equal(await rotating(credential), 'resolved');
+    t.equal(await rotating(credential, other.id), 'not_own_device');
+    await b.devices.revoke({ id, reason: 'lost', by: 'root' });
+    t.equal(await rotating(credential), 'device_revoked');
+    t.notOk(operations.includes('commit'), operations.join());
+    t.equal(a.host.snapshots()[0]?.commits, 0);
+  },
+);

@@ -10,6 +10,7 @@ import {
   DEVICE_VIEW,
   EPOCH,
   freshSecret,
+  REVOKED_CREDENTIAL,
   startFront,
 } from './fixtures/http-front.js';
 
@@ -233,4 +234,22 @@ t.test('replaced administrators’ tokens work from the next request on', async 
   front.server.setAdminTokens([{ name: 'next', digest: digestOf(next) }]);
   t.equal((await call(front.url, 'GET', '/v1/status', { bearer: next })).status, 200);
   t.equal((await call(front.url, 'GET', '/v1/status', { bearer: ADMIN_TOKEN })).status, 401);
+});
+
+t.test('a rotation with a credential that is none never becomes a write', async (t) => {
+  const front = await startFront();
+  t.teardown(() => front.close());
+  const path = `/api/v1/devices/${DEVICE_ID}/rotate`;
+  const code = async (bearer: string, at = path): Promise<string> =>
+    (await call(front.url, 'POST', at, { bearer })).json.code;
+  for (const bearer of ['halo_device_x', `${CREDENTIAL.slice(0, -1)}!`]) {
+    t.equal(await code(bearer), 'device_unknown');
+    t.match(front.limiter.last('failed')?.payload, { class: 'device' });
+  }
+  t.equal(front.actor.asked.length, 0, 'a wrong checksum is told at the door');
+  t.equal(await code(freshSecret('device')), 'device_unknown');
+  t.equal(front.limiter.asked.length, 3, 'and each of them is a failed attempt');
+  t.equal(await code(REVOKED_CREDENTIAL), 'device_revoked');
+  t.equal(await code(CREDENTIAL, path.replace(DEVICE_ID, 'dev_x')), 'not_own_device');
+  t.same([...new Set(front.actor.asked.map(({ kind }) => kind))], ['mayRotate']);
 });

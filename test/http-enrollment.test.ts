@@ -108,7 +108,11 @@ t.test('a token that cannot be one is refused without asking the actor', async (
   t.equal(front.actor.asked.length, 0);
   const unknown = await enrol(front, { token: freshSecret('enroll') });
   t.match(unknown, { status: 401, json: { code: 'enrollment_token_invalid' } });
-  t.equal(front.actor.asked.length, 1, 'a well-formed one is asked about');
+  t.same(
+    front.actor.asked.map(({ kind }) => kind),
+    ['mayEnroll'],
+    'a well-formed one is looked up',
+  );
 });
 
 t.test('a device key is passed on only with a proof that it signed this token', async (t) => {
@@ -118,7 +122,8 @@ t.test('a device key is passed on only with a proof that it signed this token', 
   const good = { deviceKey: key.deviceKey, proof: key.proofOf(ENROLLMENT_TOKEN) };
   t.equal((await enrol(front, good)).status, 201);
   t.match(front.actor.last('enroll')?.payload, { deviceKey: key.deviceKey });
-  const asked = front.actor.asked.length;
+  const asked = () => front.actor.asked.filter(({ kind }) => kind === 'enroll').length;
+  t.equal(asked(), 1);
   const wrong: [Record<string, unknown>, string][] = [
     [{ deviceKey: key.deviceKey }, '/proof'],
     [{ proof: good.proof }, '/deviceKey'],
@@ -134,7 +139,11 @@ t.test('a device key is passed on only with a proof that it signed this token', 
     const refused = await enrol(front, body);
     t.match(refused, { status: 422, json: { code: 'validation_failed', errors: [{ pointer }] } });
   }
-  t.equal(front.actor.asked.length, asked, 'nothing of it was asked');
+  t.equal(asked(), 1, 'nothing of it became an enrolment');
+  t.equal(front.limiter.asked.length, 0, 'whoever has a token guesses nothing');
+  const guessed = { ...good, token: freshSecret('enroll') };
+  t.match(await enrol(front, guessed), { json: { code: 'enrollment_token_invalid' } });
+  t.equal(front.limiter.asked.length, 1, 'without a token no proof is looked at');
 });
 
 t.test('one key has one spelling, so that another spelling is no other key', async (t) => {

@@ -143,6 +143,7 @@ export class RouteServer {
     const name = this.options.adminTokens().nameOf(credential);
     if (name !== undefined) return { kind: 'admin', name };
     if (route.access === 'device-or-admin' && credential.startsWith('halo_device_')) {
+      if (!isWellFormedSecret(credential, 'device')) throw new HttpProblem('device_unknown');
       return { kind: 'device', credentialDigest: digestOf(credential) };
     }
     if (route.access === 'gateway-or-viewer' && credential.startsWith('halo_gateway_')) {

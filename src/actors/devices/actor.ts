@@ -26,6 +26,7 @@ import type { Locked, Store, StoredRecord } from '../../storage/store.js';
 import { stillInProgress } from '../idempotency.js';
 import { KILL_LIST_STREAM } from '../kill-list/state.js';
 import type { StorageTypes } from '../storage-types.js';
+import { mayRotate, TokenRows } from './admission.js';
 import { DEVICES_ACTOR } from './client.js';
 import { decideWrite, kvKeysOf, viewOf } from './decide.js';
 import {
@@ -33,8 +34,10 @@ import {
   type DevicePage,
   type DeviceView,
   type DeviceWrites,
+  type Enroll,
   type GetDevice,
   type ListDevices,
+  type MayRotate,
   packAllowed,
 } from './messages.js';
 import { DevicesOverlay } from './overlay.js';
@@ -88,8 +91,10 @@ class DevicesBehaviour implements StreamBehaviour<DevicesState, StorageTypes> {
   readonly follows = FOLLOWS;
   readonly writes = WRITES;
   private readonly sightings: Sightings;
+  private readonly tokens: TokenRows;
 
   constructor(private readonly environment: DevicesEnvironment) {
+    this.tokens = new TokenRows(environment.store.kv);
     this.sightings = new Sightings(environment.store, environment.clock);
   }
 
@@ -105,6 +110,10 @@ class DevicesBehaviour implements StreamBehaviour<DevicesState, StorageTypes> {
     switch (kind) {
       case 'authenticate':
         return this.authenticate(state, payload as string, view.storeTimeMs);
+      case 'mayEnroll':
+        return this.tokens.mayEnroll(state, payload as Enroll, view.storeTimeMs);
+      case 'mayRotate':
+        return mayRotate(state, payload as MayRotate, view.storeTimeMs);
       case 'list':
         return this.list(state, payload as ListDevices, view.position.epoch);
       case 'get':

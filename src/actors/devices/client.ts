@@ -8,6 +8,7 @@ import type {
   Enroll,
   Enrolled,
   ListDevices,
+  MayRotate,
   MintedToken,
   MintToken,
   Revoke,
@@ -36,6 +37,14 @@ export class DevicesClient {
    */
   authenticate(credentialDigest: string, sink: AnswerSink): void {
     this.ref.ask('authenticate', credentialDigest, sink);
+  }
+  /** Asked before `enroll`: a guess is refused here, and never becomes a write. */
+  mayEnroll(input: Enroll): Promise<true> {
+    return this.value('mayEnroll', input);
+  }
+  /** Asked before a device's own `rotate`, for the same reason. */
+  mayRotate(input: MayRotate): Promise<true> {
+    return this.value('mayRotate', input);
   }
   list(page: ListDevices): Promise<DevicePage> {
     return this.value('list', page);

@@ -31,7 +31,7 @@ import type { DevicesOverlay } from './overlay.js';
 import type { Device, Revocation } from './state.js';
 
 /** What is stored of an enrolment token, under its digest, until it expires. */
-interface TokenRow {
+export interface TokenRow {
   readonly user: string;
   /** The user's last void before it was minted: any later one voids it, whatever clocks do. */
   readonly voidedBeforeMs: number;
@@ -170,9 +170,13 @@ function tokenRow(overlay: DevicesOverlay, tokenDigest: string): TokenRow {
   const entry = overlay.values.get(enrollmentTokenKvKey(tokenDigest));
   if (!entry) throw tokenInvalid();
   const row = JSON.parse(entry.value) as TokenRow;
-  if (row.expiresAtMs <= overlay.nowMs) throw tokenInvalid();
-  if (overlay.voidedUpToMs(row.user) > row.voidedBeforeMs) throw tokenInvalid();
+  if (!isTokenLive(row, overlay.voidedUpToMs(row.user), overlay.nowMs)) throw tokenInvalid();
   return row;
+}
+
+/** Neither expired nor void; `voidedUpToMs` is the user's last void, or 0. */
+export function isTokenLive(row: TokenRow, voidedUpToMs: number, nowMs: number): boolean {
+  return row.expiresAtMs > nowMs && voidedUpToMs <= row.voidedBeforeMs;
 }
 
 function tokenInvalid(): CodedError {

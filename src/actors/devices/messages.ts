@@ -74,6 +74,15 @@ export interface Rotate {
   readonly idempotency?: Idempotency;
 }
 
+/**
+ * Whether a device may rotate the device with this id. Codes: `device_unknown`, `device_revoked`,
+ * `not_own_device`.
+ */
+export interface MayRotate {
+  readonly credentialDigest: string;
+  readonly id: string;
+}
+
 /** The new credential in the clear, here and never again. */
 export interface Rotated {
   readonly credential: string;
@@ -122,6 +131,9 @@ export interface DeviceView {
 export interface DeviceReads {
   /** The credential's digest in; `AllowedDevice` packed by `packAllowed` out. */
   authenticate: { payload: string; answer: string };
+  /** To be asked before `enroll`, and before `rotate` for a device; see their client. */
+  mayEnroll: { payload: Enroll; answer: true };
+  mayRotate: { payload: MayRotate; answer: true };
   list: { payload: ListDevices; answer: DevicePage };
   get: { payload: GetDevice; answer: DeviceView };
 }

@@ -6,8 +6,8 @@
  * the upgrade moved it to another address; what it then takes for "close after the answer" is
  * whatever the WebSocket keeps in that place: under load one stream in ten was closed at once.
  * Within any callback of the library its check is satisfied, so the upgrades run in one that
- * concerns another socket: what it calls when a stream subscribes. Where none is open, the first one
- * is upgraded without help, costs the line on stderr, and then helps those that came with it.
+ * concerns another socket: what it calls when a stream subscribes. Where none is open, the first
+ * one is upgraded without help, costs the line on stderr, and helps those that came with it.
  */
 import type { HttpResponse, us_socket_context_t, WebSocket } from 'uWebSockets.js';
 import { SUBPROTOCOL } from './frames.js';

@@ -135,8 +135,12 @@ const rotateDevice = defineRoute({
   handle: async (call, { devices }) => {
     const { caller, principal } = rotating(call.caller, call.path.id);
     const idempotency = call.idempotency(principal);
+    const { id } = call.path;
+    if (caller.kind === 'device') {
+      await devices.mayRotate({ credentialDigest: caller.credentialDigest, id });
+    }
     const rotated = await devices.rotate({
-      id: call.path.id,
+      id,
       overlapSeconds: call.body.overlapSeconds ?? OVERLAP_SECONDS_DEFAULT,
       caller,
       ...(idempotency === undefined ? {} : { idempotency }),

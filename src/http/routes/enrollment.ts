@@ -136,28 +136,35 @@ const enroll = defineRoute({
   ],
   caching: 'no-store',
   handle: async (call, { devices, verifyProof }) => {
-    const { token, deviceKey, proof } = call.body;
+    const { token, deviceKey, proof, name, platform } = call.body;
     if (!isWellFormedSecret(token, 'enroll')) {
       throw new HttpProblem('enrollment_token_invalid', {
         detail: 'The token is not an enrolment token, or was cut or mistyped.',
       });
     }
-    if (deviceKey !== undefined || proof !== undefined) {
-      if (deviceKey === undefined) throw fieldProblem('body', '/deviceKey', 'must come with proof');
-      if (proof === undefined) throw fieldProblem('body', '/proof', 'must come with deviceKey');
+    if (deviceKey === undefined && proof !== undefined) {
+      throw fieldProblem('body', '/deviceKey', 'must come with proof');
+    }
+    if (deviceKey !== undefined && proof === undefined) {
+      throw fieldProblem('body', '/proof', 'must come with deviceKey');
+    }
+    const tokenDigest = digestOf(token);
+    const idempotency = call.idempotency(`enrollment:${tokenDigest}`);
+    const asked = {
+      tokenDigest,
+      name,
+      platform,
+      ...(deviceKey === undefined ? {} : { deviceKey }),
+      ...(idempotency === undefined ? {} : { idempotency }),
+    };
+    // First, so that whoever has no token gets nothing verified, and nothing locked.
+    await devices.mayEnroll(asked);
+    if (deviceKey !== undefined && proof !== undefined) {
       if (!(await verifyProof(deviceKey, enrollmentProofMessage(token), proof))) {
         throw fieldProblem('body', '/proof', 'must be the signature of deviceKey over the token');
       }
     }
-    const tokenDigest = digestOf(token);
-    const idempotency = call.idempotency(`enrollment:${tokenDigest}`);
-    const enrolled = await devices.enroll({
-      tokenDigest,
-      name: call.body.name,
-      platform: call.body.platform,
-      ...(deviceKey === undefined ? {} : { deviceKey }),
-      ...(idempotency === undefined ? {} : { idempotency }),
-    });
+    const enrolled = await devices.enroll(asked);
     return {
       status: 201,
       body: { device: enrolledBody(enrolled.device), credential: enrolled.credential },
