@@ -1,9 +1,10 @@
 /** Stateless CPU work off the event loop: a piscina pool, owned by the thread that needs it. */
 import { Piscina } from 'piscina';
+import { CodedError } from './failure.js';
 
 /**
- * Runs functions of one module on worker threads. A task rejects with what its function threw, and
- * when the queue is full or the pool is closed.
+ * Runs functions of one module on worker threads. A task rejects with what its function threw, with
+ * a `CodedError` of `overloaded` when the queue is full, and when the pool is closed.
  */
 export interface CpuPool {
   /** Runs the exported function `task` of the pool's module. */
@@ -27,7 +28,13 @@ export function openCpuPool(module: URL, threadsMax: number): CpuPool {
     idleTimeout: IDLE_MS,
   });
   return {
-    run: (task, input) => pool.run(input, { name: task }),
+    run: async (task, input) => {
+      // The pool would refuse it with an error that has no code, which is taken for a bug.
+      if (pool.queueSize >= QUEUE_MAX) {
+        throw new CodedError('overloaded', 'Too many tasks wait.', { retryAfterSeconds: 1 });
+      }
+      return pool.run(input, { name: task });
+    },
     close: () => pool.destroy(),
   };
 }
