@@ -1,6 +1,7 @@
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { ActorChannel } from '../src/runtime/actor-channel.js';
+import type { ActorRef, AskOptions } from '../src/runtime/ask.js';
 import { systemClock } from '../src/runtime/clock.js';
 import type { AnswerMessage, AskMessage } from '../src/runtime/protocol.js';
 import { keepAlive } from './fixtures/keep-alive.js';
@@ -97,4 +98,53 @@ t.test('an actor thread that does not answer is answered for after the deadline'
   ]);
   t.match(read, { failure: 'deadline_exceeded' });
   t.match(write, { failure: 'outcome_unknown' });
+});
+
+/** Asks and notes whether the answer came before `ask` returned. */
+function askedInTurn(ref: ActorRef, options?: AskOptions): { early: boolean; answer: unknown } {
+  const outcome = { early: false, answer: undefined as unknown };
+  let asking = true;
+  const answered = (answer: unknown): void => {
+    outcome.early = asking;
+    outcome.answer = answer;
+  };
+  ref.ask('read', 0, { answered }, options);
+  asking = false;
+  return outcome;
+}
+
+t.test('an ask that cannot be sent is answered after it returned, never within', async (t) => {
+  const channel = new ActorChannel(systemClock, () => false);
+  t.teardown(() => channel.detach());
+  const detached = askedInTurn(channel.ref('toy'));
+  await until(() => detached.answer !== undefined);
+  t.match(detached, { early: false, answer: { failure: 'actor_restarted' } });
+  channel.attach({ postMessage: () => undefined, close: () => undefined });
+  const ref = channel.ref('toy');
+  let lost = 0;
+  const fill = (count: number, options: AskOptions): void => {
+    const sink = { answered: () => (lost += 1) };
+    for (let asks = 0; asks < count; asks += 1) ref.ask('read', 0, sink, options);
+  };
+  fill(131_072, { operator: false });
+  const full = askedInTurn(ref);
+  await until(() => full.answer !== undefined);
+  t.match(full, { early: false, answer: { failure: 'overloaded' } });
+  t.equal(lost, 0);
+  fill(1_024, { operator: true });
+  const operator = askedInTurn(ref, { operator: true });
+  await until(() => operator.answer !== undefined);
+  t.match(operator, { early: false, answer: { failure: 'overloaded' } }, 'the reserve ends too');
+  t.equal(channel.pendingCount, 131_072 + 1_024, 'operators had their reserve');
+});
+
+t.test('a full lane in the same thread answers after the ask returned', async (t) => {
+  const bounds = { readLane: { depthMax: 1, operatorReserve: 0 } };
+  const toy = await openToy({}, bounds);
+  t.teardown(() => toy.host.close());
+  const first = asked(toy.ref, 'read', 1);
+  const refused = askedInTurn(toy.ref);
+  t.equal(await first, 1);
+  await until(() => refused.answer !== undefined);
+  t.match(refused, { early: false, answer: { failure: 'overloaded' } });
 });

@@ -6,7 +6,7 @@ import { GATEWAYS_ACTOR, GatewaysClient } from '../actors/gateways/client.js';
 import { KILL_LIST_ACTOR, KillListClient } from '../actors/kill-list/client.js';
 import { LIMITER_ACTOR, LimiterClient } from '../actors/limiter/client.js';
 import { ActorChannel } from '../runtime/actor-channel.js';
-import type { ActorRef } from '../runtime/ask.js';
+import { type ActorRef, refuseLater } from '../runtime/ask.js';
 import { systemClock } from '../runtime/clock.js';
 import { openCpuPool } from '../runtime/cpu-pool.js';
 import { failure } from '../runtime/failure.js';
@@ -61,8 +61,9 @@ function placedRef(actor: string): ActorRef {
     actor,
     ask: (kind, payload, sink, options) => {
       const channel = hosts.get(actor);
-      if (channel) channel.ask(actor, kind, payload, sink, options);
-      else sink.answered(failure('actor_restarted', 'The actor is being started.', 1), 0);
+      if (channel) return channel.ask(actor, kind, payload, sink, options);
+      const starting = failure('actor_restarted', 'The actor is being started.', 1);
+      refuseLater(systemClock, sink, starting);
     },
   };
 }

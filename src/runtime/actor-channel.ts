@@ -3,7 +3,7 @@
  * for each kind, matches the answers, and answers by itself when the other side does not.
  */
 import { READ_DEADLINE_MS, WRITE_DEADLINE_MS } from './actor.js';
-import type { ActorRef, AnswerSink, AskOptions } from './ask.js';
+import { type ActorRef, type AnswerSink, type AskOptions, refuseLater } from './ask.js';
 import type { Clock, Timer } from './clock.js';
 import { type Failure, failure } from './failure.js';
 import type { AnswerMessage, AskMessage, FromActorThread } from './protocol.js';
@@ -25,6 +25,8 @@ interface Group {
 
 /** Asks without an answer that one front thread may have: far above what its sockets can bring. */
 const PENDING_MAX = 131_072;
+/** Asks beyond it that operators may have: overload never refuses the one who stops it. */
+const OPERATOR_RESERVE = 1_024;
 /** How often asks whose actor thread does not answer are looked for. */
 const EXPIRY_SWEEP_MS = 250;
 /** The actor's own answer to an expired ask should win, if it still can. */
@@ -33,7 +35,8 @@ const EXPIRY_GRACE_MS = 500;
 /**
  * Answers every ask exactly once, also when the port closes or the actor thread falls silent: then
  * with `outcome_unknown` when a write may have happened, with `actor_restarted` or
- * `deadline_exceeded` when nothing can have. Beyond `PENDING_MAX` it answers `overloaded`.
+ * `deadline_exceeded` when nothing can have. Beyond `PENDING_MAX` it answers `overloaded`, operators only
+ * beyond their reserve.
  */
 export class ActorChannel {
   private port: AskPort | undefined;
@@ -110,11 +113,14 @@ export class ActorChannel {
   /** See `ActorRef.ask`. */
   ask(actor: string, kind: string, payload: unknown, sink: AnswerSink, options?: AskOptions): void {
     if (!this.port) {
-      sink.answered(failure('actor_restarted', 'The actor is being restarted.', 1), 0);
+      const restarting = failure('actor_restarted', 'The actor is being restarted.', 1);
+      refuseLater(this.clock, sink, restarting);
       return;
     }
-    if (this.pending >= PENDING_MAX) {
-      sink.answered(failure('overloaded', 'Too many requests are pending.', 1), 0);
+    const pendingMax = PENDING_MAX + (options?.operator === true ? OPERATOR_RESERVE : 0);
+    if (this.pending >= pendingMax) {
+      const overloaded = failure('overloaded', 'Too many requests are pending.', 1);
+      refuseLater(this.clock, sink, overloaded);
       return;
     }
     this.pending += 1;

@@ -136,7 +136,9 @@ class LocalRef implements ActorRef {
   ) {}
 
   ask(kind: string, payload: unknown, sink: AnswerSink, options: AskOptions = {}): void {
-    const arrivedMs = this.environment.clock.monotonicMs();
+    const { clock } = this.environment;
+    const arrivedMs = clock.monotonicMs();
+    let offering = true;
     const lane = this.cell.isWrite(kind) ? WRITE_DEADLINE_MS : READ_DEADLINE_MS;
     this.cell.offer({
       kind,
@@ -145,8 +147,15 @@ class LocalRef implements ActorRef {
       deadlineMs: arrivedMs + (options.deadlineMs ?? lane),
       operator: options.operator ?? false,
       index: 0,
-      to: { reply: (_, answer, freshSinceMs) => sink.answered(answer, freshSinceMs) },
+      to: {
+        reply: (_, answer, freshSinceMs) => {
+          // A full lane refuses at once, which is before `ask` has returned.
+          if (offering) clock.afterTurn(() => sink.answered(answer, freshSinceMs));
+          else sink.answered(answer, freshSinceMs);
+        },
+      },
     });
-    this.environment.clock.afterTurn(() => this.cell.run());
+    offering = false;
+    clock.afterTurn(() => this.cell.run());
   }
 }

@@ -2,9 +2,10 @@
  * How one asks an actor, whatever carries the question: a MessagePort from a front thread, a direct
  * call inside one thread, or a simulated bus.
  */
-import { CodedError, isFailure } from './failure.js';
+import type { Clock } from './clock.js';
+import { CodedError, type Failure, isFailure } from './failure.js';
 
-/** Receives exactly one call for each ask, later, in the thread that asked. */
+/** Receives exactly one call for each ask, in the thread that asked, after `ask` has returned. */
 export interface AnswerSink {
   /**
    * `answer` is the actor's value or a `Failure`. `freshSinceMs` is the monotonic time at which the
@@ -29,6 +30,11 @@ export interface ActorRef {
    * message. `payload` must be structured-cloneable.
    */
   ask(kind: string, payload: unknown, sink: AnswerSink, options?: AskOptions): void;
+}
+
+/** Answers an ask that goes nowhere: never within `ask`, whose caller is not ready for it then. */
+export function refuseLater(clock: Clock, sink: AnswerSink, refusal: Failure): void {
+  clock.afterTurn(() => sink.answered(refusal, 0));
 }
 
 /**
