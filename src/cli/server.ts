@@ -4,12 +4,13 @@ import type { AdminToken } from '../http/authorization.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
 import { limiterFamilies } from '../http/limiter-families.js';
 import { MetricsListener, type MetricsSnapshot } from '../http/metrics-exposition.js';
-import { storeFamilies } from '../http/metrics-families.js';
+import { logFamilies, storeFamilies } from '../http/metrics-families.js';
 import type { StatusDocument } from '../http/services.js';
 import { delay, systemClock } from '../runtime/clock.js';
 import { proveFreePort } from '../runtime/exclusive-port.js';
 import { CodedError } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
+import { droppedLogLines } from '../runtime/pino-log.js';
 import type { ThreadCounts } from '../runtime/placement.js';
 import { systemRandom, uuidV7 } from '../runtime/random.js';
 import type { SupervisedThread } from '../runtime/supervised-thread.js';
@@ -252,5 +253,6 @@ async function measured(
   if (supervisor === undefined) return { fronts: [], actors: [], others: [] };
   const { actors, store } = await supervisor.inspect();
   const fronts = await supervisor.eachFront(async (front) => front.snapshot());
-  return { fronts, actors, others: [...storeFamilies(store), ...limiterFamilies(actors)] };
+  const log = logFamilies(droppedLogLines());
+  return { fronts, actors, others: [...storeFamilies(store), ...limiterFamilies(actors), ...log] };
 }

@@ -223,3 +223,9 @@ export function storeFamilies(store: Readonly<Record<string, number>>): MetricFa
     },
   ];
 }
+
+/** What became of the log: lines are lost when nobody reads standard output. */
+export function logFamilies(droppedLines: number): MetricFamily[] {
+  const help = 'Log lines dropped because standard output was full or could not be written.';
+  return [counter('halo_log_dropped_lines_total', help, [{ labels: {}, value: droppedLines }])];
+}
