@@ -111,7 +111,7 @@ t.test('every metric of Halos is explained, and every one that is named exists',
   );
   t.same(firstCells('Metrics').sort(), [...types.keys()].sort());
   for (const [, name = ''] of `${PAGE}${ALERTS}`.matchAll(
-    /\b(halo_(?:http|actor|db|limiter|push|kill_list)_\w+)/g,
+    /\b(halo_(?:http|actor|db|log|limiter|push|kill_list)_\w+)/g,
   )) {
     const family = types.has(name) ? name : name.replace(/_(bucket|sum|count)$/, '');
     t.ok(types.has(family), name);
