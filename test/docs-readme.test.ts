@@ -1,7 +1,15 @@
 /** The README as a newcomer reads it: its commands are taken from the page, run, and compared. */
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -172,4 +180,22 @@ t.test('two replicas on PostgreSQL start as the page says', unless('openssl'), a
   const { stdout } = await run('sh', status, { cwd, env: withNpx() });
   t.match(stdout, /\nbackend +postgres\n/);
   t.same([await stop(a), await stop(b)], [0, 0]);
+});
+
+t.test('npx in a checkout runs its commands as they are, and does not build first', async (t) => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  // npm links the checkout at the first `npx halo`, and runs this script: a build would take half a
+  // minute, replace files of a running server, and two at once would break each other.
+  const prepare = async (command: string): Promise<string> => {
+    const cwd = t.testdir({
+      npm: '#!/bin/sh\necho built\n',
+      tap: '#!/bin/sh\necho linked\n',
+    });
+    for (const name of ['npm', 'tap']) chmodSync(join(cwd, name), 0o755);
+    const env = { PATH: `${cwd}:${process.env['PATH']}`, npm_command: command };
+    return (await run('sh', ['-c', scripts.prepare], { cwd, env })).stdout;
+  };
+  t.equal(await prepare('exec'), '');
+  t.equal(await prepare('ci'), 'built\nlinked\n');
+  t.equal(await prepare('install'), 'built\nlinked\n');
 });
