@@ -14,6 +14,7 @@ import {
   respondAsGateways,
   startFront,
 } from './fixtures/http-front.js';
+import { GATEWAY_TOKEN as PUSH_TOKEN, PushFront } from './fixtures/push-front.js';
 
 const LIST = '/api/v1/kill-list';
 const TAG = `"${EPOCH}.7"`;
@@ -290,4 +291,36 @@ t.test('a page of gateways names the next one, within one history', async (t) =>
   t.match(await call(front.url, 'GET', `/api/v1/devices?cursor=${next}`, admin), { status: 400 });
   epoch = 'fedcba9876543210';
   t.match(await get(`cursor=${next}`), { status: 400, json: { code: 'cursor_invalid' } });
+});
+
+t.test('polls are answered out of the mirror, each after a catch-up of its own', async (t) => {
+  const push = await PushFront.start();
+  t.teardown(() => push.close());
+  push.kill(...Array.from({ length: 9_000 }, (_, id) => `a${id}`));
+  const poll = () => call(push.front.url, 'GET', LIST, { bearer: PUSH_TOKEN });
+  const first = await poll();
+  t.equal(first.json.entries.length, 9_000);
+  const startedMs = Date.now();
+  push.asked.length = 0;
+  const polls = await Promise.all(Array.from({ length: 20 }, poll));
+  for (const { json, headers } of polls) {
+    t.same([json.version, json.entries.length], [9_000, 9_000]);
+    t.ok(Date.parse(json.asOf) >= startedMs, 'known to be so when it was asked');
+    t.equal(headers['etag'], first.headers['etag']);
+  }
+  t.same([...new Set(push.asked)], ['version'], 'the list never crosses the threads again');
+  push.telling = false;
+  push.lift('a0');
+  push.kill('new');
+  const { json } = await poll();
+  t.same([json.version, json.entries.length], [9_002, 9_000], 'without news it is asked for');
+  t.ok(json.entries.some(({ id }: { id: string }) => id === 'new'));
+  t.equal(push.asked.filter((kind) => kind === 'list').length, 1);
+  push.telling = true;
+  push.kill('newer');
+  const { json: newer, headers } = await poll();
+  t.equal(newer.entries.at(-1).id, 'newer', 'and no old document is kept');
+  t.equal(headers['etag'], `"${EPOCH}.9003"`);
+  push.failing = failure('store_unavailable');
+  t.match(await poll(), { status: 503, json: { code: 'store_unavailable' } });
 });

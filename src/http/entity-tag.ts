@@ -5,7 +5,7 @@ import { hash } from 'node:crypto';
 const TAG_LENGTH = 22;
 
 /** The tag of a body: equal bodies have equal tags, on every replica. */
-export function entityTag(body: string): string {
+export function entityTag(body: string | Buffer): string {
   return `"${hash('sha256', body, 'base64url').slice(0, TAG_LENGTH)}"`;
 }
 

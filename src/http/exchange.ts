@@ -157,7 +157,7 @@ export class Exchange {
   }
 
   /** Answers with JSON (or nothing for 304). At most one answer is ever written. */
-  answer(status: number, headers: Readonly<Record<string, string>>, body: string): void {
+  answer(status: number, headers: Readonly<Record<string, string>>, body: string | Buffer): void {
     this.write(status, { 'content-type': 'application/json', ...headers }, body, undefined);
   }
 
@@ -184,7 +184,7 @@ export class Exchange {
   private write(
     status: number,
     headers: Readonly<Record<string, string>>,
-    body: string,
+    body: string | Buffer,
     code: ProblemCode | undefined,
   ): void {
     if (this.ended) return;

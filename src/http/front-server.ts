@@ -160,6 +160,7 @@ export class FrontServer {
         devices: services.devices,
         kills: services.kills,
         gateways: services.gateways,
+        killList: () => this.push.killList(),
         limiter: services.limiter,
         verifyProof: (key, message, signature) => services.verifyProof(key, message, signature),
         status: () => services.status(),

@@ -9,8 +9,8 @@ import { statusLine } from './problem-details.js';
 export interface Response {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** '' for none. */
-  readonly body: string;
+  /** '' for none. A Buffer is UTF-8. */
+  readonly body: string | Buffer;
   /** A HEAD request: the headers, and the length the body would have. */
   readonly head: boolean;
   /** Close the connection afterwards. */
@@ -28,7 +28,8 @@ export function writeResponse(res: HttpResponse, response: Response, onSent: () 
     if (!HEADER_VALUE.test(value)) throw new Error('a header value is not visible ASCII');
   }
   if (!response.head && !response.close && response.body.length > PIECE_BYTES_MAX / 4) {
-    const bytes = Buffer.from(response.body, 'utf8');
+    const { body } = response;
+    const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body, 'utf8');
     if (bytes.length > PIECE_BYTES_MAX) {
       writeInPieces(res, response, bytes, onSent);
       return;

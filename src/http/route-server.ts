@@ -194,7 +194,6 @@ export class RouteServer {
       query: admitted.query,
       body,
       caller,
-      hasCondition: condition !== undefined,
       matches: (tag) => condition !== undefined && matchesEntityTag(condition, tag),
       idempotency: (principal) => {
         if (key === undefined) return undefined;
@@ -308,7 +307,7 @@ function parsedBody(exchange: Exchange, route: Route, bytes: Buffer): unknown {
 
 function respond(exchange: Exchange, route: Route, answer: Answer): void {
   const { status, body } = answer;
-  const text = body === undefined ? '' : JSON.stringify(body);
+  const text = body === undefined ? '' : Buffer.isBuffer(body) ? body : JSON.stringify(body);
   if (route.caching === 'no-store') {
     exchange.answer(status, { 'cache-control': 'no-store' }, text);
     return;

@@ -5,6 +5,7 @@
 import type { Struct } from 'superstruct';
 import type { Idempotency } from '../actors/devices/messages.js';
 import type { ProblemCode } from './problems.js';
+import type { KillListAnswer } from './push/kill-list-document.js';
 import type { FrontServices, Readiness } from './services.js';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -41,13 +42,14 @@ export interface Call<Path, Query, Body> {
   readonly caller: RouteCaller;
   /** The request's `Idempotency-Key` as the actor takes it; undefined without one. */
   idempotency(principal: string): Idempotency | undefined;
-  /** Whether the request has an `If-None-Match`. */
-  readonly hasCondition: boolean;
   /** Whether `If-None-Match` names this entity tag: the body of the answer will not be sent. */
   matches(entityTag: string): boolean;
 }
 
-/** What a handler answers. Times and ids are already text; `body` is written as JSON. */
+/**
+ * What a handler answers. Times and ids are already text; `body` is written as JSON, and a Buffer is
+ * JSON already.
+ */
 export interface Answer {
   readonly status: number;
   readonly body: unknown;
@@ -59,6 +61,8 @@ export interface Answer {
 export interface RouteContext extends FrontServices {
   readonly readiness: () => Readiness;
   readonly openApi: () => unknown;
+  /** The kill list after a catch-up that began after this call. */
+  readonly killList: () => Promise<KillListAnswer>;
 }
 
 /** One success a route can answer with; `body` is what tests hold answers against. */

@@ -104,7 +104,8 @@ export function retryReason(retryAfterMs: number): string {
   return JSON.stringify({ retryAfterMs: Math.round(retryAfterMs) });
 }
 
-function entryOnTheWire({ kind, id, reason, by, atMs, expiresAtMs }: KillEntry): object {
+/** An entry as every caller sees it, whether it follows the list or polls it. */
+export function entryOnTheWire({ kind, id, reason, by, atMs, expiresAtMs }: KillEntry): object {
   return {
     kind,
     id,

@@ -11,6 +11,9 @@ import { KillListMirror, type MirrorOutcome } from './kill-list-mirror.js';
 /** Between two asks for the list while it cannot be had: one poll of the actor. */
 const LIST_RETRY_MS = 200;
 
+/** Whole lists that one catch-up asks for; the second began after the version was known. */
+const LISTS_ASKED_MAX = 2;
+
 /** What the feed tells its streams; never within a call of the feed's `caughtUp`. */
 export interface FeedListener {
   /** The list is at a newer version of the same epoch, or is there for the first time. */
@@ -19,12 +22,15 @@ export interface FeedListener {
   replaced(): void;
 }
 
+/** Where the mirror is. */
+export type KillListPosition = NonNullable<KillListMirror['position']>;
+
 /** One for each front thread. */
 export class KillListFeed {
   readonly mirror = new KillListMirror();
   private heardAtMs: number;
   private listing: Promise<void> | undefined;
-  private catchingUp: Promise<void> | undefined;
+  private catchingUp: Promise<KillListPosition> | undefined;
   private asking = false;
   private stopped = false;
 
@@ -56,10 +62,11 @@ export class KillListFeed {
   }
 
   /**
-   * Resolves when the mirror holds everything that was committed before this call. All calls of one
-   * turn share one ask. Rejects with a `CodedError` when the actor cannot say.
+   * Resolves when the mirror holds everything that was committed before this call, with where it is
+   * then. All calls of one turn share one ask. Rejects with a `CodedError` when the actor cannot
+   * say.
    */
-  caughtUp(): Promise<void> {
+  caughtUp(): Promise<KillListPosition> {
     if (this.catchingUp !== undefined) return this.catchingUp;
     // Before the ask, so that it is over when the ask leaves at the end of this turn.
     this.clock.afterTurn(() => {
@@ -69,16 +76,18 @@ export class KillListFeed {
     return this.catchingUp;
   }
 
-  private async catchUp(): Promise<void> {
-    const { epoch, version } = await this.kills.version();
+  private async catchUp(): Promise<KillListPosition> {
+    const now = await this.kills.version();
     // A list that was asked for earlier may be older than that version: then one more.
-    for (let tries = 0; tries < 2; tries += 1) {
+    for (let tries = 0; ; tries += 1) {
       const { position } = this.mirror;
-      if (position?.epoch === epoch && position.version >= version) return;
+      if (position?.epoch === now.epoch && position.version >= now.version) {
+        this.took(this.mirror.hear({ type: 'unchanged', ...now }));
+        return position;
+      }
+      if (tries === LISTS_ASKED_MAX) break;
       await this.askForList();
     }
-    const { position } = this.mirror;
-    if (position?.epoch === epoch && position.version >= version) return;
     throw new CodedError('store_unavailable', 'The kill list is not complete yet.');
   }
 

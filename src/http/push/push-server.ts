@@ -14,6 +14,7 @@ import type { Random } from '../../runtime/random.js';
 import type { ExchangeHost } from '../exchange.js';
 import { STREAM_PATH } from '../routes/kill-list-stream.js';
 import { CLOSE } from './frames.js';
+import { type KillListAnswer, KillListDocument } from './kill-list-document.js';
 import { KillListFeed } from './kill-list-feed.js';
 import type { StreamSocketData } from './kill-stream.js';
 import { KillStreams, TICK_MS } from './kill-streams.js';
@@ -53,6 +54,7 @@ export class PushServer {
   private readonly feed: KillListFeed;
   private readonly streams: KillStreams;
   private readonly metrics = new PushMetrics();
+  private readonly document: KillListDocument;
   /** Tells the gateways actor which front thread reports. */
   private readonly front: string;
   private tickTimer: Timer | undefined;
@@ -68,6 +70,7 @@ export class PushServer {
       changed: () => this.streams.changed(),
       replaced: () => void this.streams.endAll(CLOSE.restart),
     });
+    this.document = new KillListDocument(this.feed);
     this.streams = new KillStreams(this.feed.mirror, host.clock, random, this.metrics);
   }
 
@@ -101,6 +104,11 @@ export class PushServer {
     this.tickedAtMs = this.services.host.clock.monotonicMs();
     this.feed.start();
     this.tick();
+  }
+
+  /** The list for whoever polls; see `KillListDocument.current`. */
+  killList(): Promise<KillListAnswer> {
+    return this.document.current();
   }
 
   /** News of an actor, in order with its answers; those of others are ignored. */

@@ -1,6 +1,6 @@
 /** What is killed: for gateways that poll, and for the operators who kill and lift. */
 import { array, optional } from 'superstruct';
-import type { KillEntry, KillListVersion } from '../../actors/kill-list/messages.js';
+import { entryOnTheWire } from '../push/frames.js';
 import { adminName, askingProblems, defineRoute, type Route } from '../route.js';
 import {
   fields,
@@ -10,7 +10,6 @@ import {
   name,
   textLike,
   time,
-  timeText,
   userName,
 } from '../schema.js';
 import { validated } from '../validation.js';
@@ -59,20 +58,9 @@ const getKillList = defineRoute({
   ],
   problems: askingProblems('read'),
   caching: 'entity-tag',
-  handle: async (call, { kills }) => {
-    if (call.hasCondition) {
-      // A poll that finds nothing new is most of them, and need not carry the list here.
-      const version = await kills.version();
-      const entityTag = tagOf(version);
-      if (call.matches(entityTag)) return { status: 200, body: undefined, entityTag };
-    }
-    const list = await kills.list();
-    const { epoch, version, asOfMs, entries } = list;
-    return {
-      status: 200,
-      body: { epoch, version, asOf: timeText(asOfMs), entries: entries.map(entryBody) },
-      entityTag: tagOf(list),
-    };
+  handle: async (call, { killList }) => {
+    const { entityTag, body } = await killList();
+    return { status: 200, body: call.matches(entityTag) ? undefined : body(), entityTag };
   },
 });
 
@@ -111,7 +99,7 @@ const kill = defineRoute({
       ...(idempotency === undefined ? {} : { idempotency }),
     });
     const { epoch, version, entry } = killed;
-    return { status: 200, body: { epoch, version, entry: entryBody(entry) } };
+    return { status: 200, body: { epoch, version, entry: entryOnTheWire(entry) } };
   },
 });
 
@@ -137,20 +125,9 @@ const lift = defineRoute({
   },
 });
 
-function tagOf({ epoch, version }: Pick<KillListVersion, 'epoch' | 'version'>): string {
-  return `"${epoch}.${version}"`;
-}
-
 /** Killing `Alice` kills `alice`: the one place where a user's name comes in as an id. */
 function canonical({ kind, id }: { kind: string; id: string }): { kind: string; id: string } {
   return { kind, id: kind === USER ? validated('path', { id }, userById).id : id };
-}
-
-/** An entry as callers see it. */
-function entryBody({ kind, id, reason, by, atMs, expiresAtMs }: KillEntry): object {
-  const at = timeText(atMs);
-  const entry = { kind, id, reason, by, at };
-  return expiresAtMs === undefined ? entry : { ...entry, expiresAt: timeText(expiresAtMs) };
 }
 
 export const killListRoutes: readonly Route[] = [getKillList, kill, lift];
