@@ -284,7 +284,7 @@ t.test('the request id and the trace of the caller are kept and logged', async (
   t.match(front.log.lines, [
     {
       level: 'info',
-      message: 'request',
+      message: 'A request ended.',
       route: `${PATH}/*`,
       method: 'GET',
       status: 403,

@@ -261,7 +261,7 @@ export class DeviceAuthentication {
     pending.res.cork(writeAllowed);
     entrance.allowed.count += 1;
     entrance.durationMs.observe(this.clock.nowMs() - pending.startedMs);
-    if (fields !== undefined) this.host.log.debug(fields, 'device allowed');
+    if (fields !== undefined) this.host.log.debug(fields, 'A device was let in.');
   }
 
   private refuse(
@@ -307,7 +307,7 @@ export class DeviceAuthentication {
     metrics.failed(code);
     metrics.counter(entrance.template, entrance.method, details.status).count += 1;
     entrance.durationMs.observe(this.clock.nowMs() - pending.startedMs);
-    log.info(fields, 'request');
+    log.info(fields, 'A request ended.');
   }
 
   private abort(pending: PendingAuthentication): void {
@@ -323,7 +323,7 @@ export class DeviceAuthentication {
 
   /** A bug: the log has it, and the connection is closed, since nothing sure can be said. */
   private fault(res: HttpResponse, error: unknown): void {
-    this.host.log.error({ error: describe(error) }, 'device authentication failed unexpectedly');
+    this.host.log.error({ error: describe(error) }, 'A device authentication failed unexpectedly.');
     this.host.metrics.failed('internal_error');
     try {
       res.close();

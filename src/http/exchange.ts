@@ -171,7 +171,7 @@ export class Exchange {
     if (code === 'internal_error') {
       this.host.log.error(
         { requestId: this.requestId, route: this.template, error: describe(error) },
-        'a request failed unexpectedly',
+        'A request failed unexpectedly.',
       );
     }
     if (this.ended) return;
@@ -219,7 +219,7 @@ export class Exchange {
         ...(this.traceId === undefined ? {} : { traceId: this.traceId }),
         client: this.client,
       },
-      'request',
+      'A request ended.',
     );
   }
 

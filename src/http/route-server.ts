@@ -88,7 +88,7 @@ export class RouteServer {
       exchange = new Exchange(host, res, req);
       void this.begin(exchange, taken);
     } catch (error) {
-      this.options.host.log.error({ error: describe(error) }, 'a request could not be read');
+      this.options.host.log.error({ error: describe(error) }, 'A request could not be read.');
       res.close();
     }
   }
@@ -236,7 +236,7 @@ export class RouteServer {
   }
 
   private unanswered(fault: unknown): void {
-    this.options.host.log.error({ error: describe(fault) }, 'a problem could not be answered');
+    this.options.host.log.error({ error: describe(fault) }, 'A problem could not be answered.');
   }
 }
 

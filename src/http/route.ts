@@ -47,8 +47,8 @@ export interface Call<Path, Query, Body> {
 }
 
 /**
- * What a handler answers. Times and ids are already text; `body` is written as JSON, and a Buffer is
- * JSON already.
+ * What a handler answers. Times and ids are already text; `body` is written as JSON, and a Buffer
+ * is JSON already.
  */
 export interface Answer {
   readonly status: number;

@@ -26,7 +26,7 @@ import type { PushMetrics } from './push-metrics.js';
 
 /** Every stream gets a heartbeat this often (API.md). */
 export const HEARTBEAT_PERIOD_MS = 5_000;
-/** A twentieth of a heartbeat's period apart, so that they do not all fall into one turn. */
+/** A fiftieth of a heartbeat's period apart, so that they do not all fall into one turn. */
 const HEARTBEAT_SLOTS = 50;
 /** How often it is looked which slots are due. */
 export const TICK_MS = HEARTBEAT_PERIOD_MS / HEARTBEAT_SLOTS;

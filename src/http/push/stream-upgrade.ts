@@ -68,7 +68,7 @@ export class StreamUpgrade {
       exchange.template = STREAM_PATH;
       void this.begin(exchange, res, handshake);
     } catch (error) {
-      this.services.host.log.error({ error: describe(error) }, 'an upgrade could not be read');
+      this.services.host.log.error({ error: describe(error) }, 'An upgrade could not be read.');
       res.close();
     }
   }
@@ -145,7 +145,10 @@ export class StreamUpgrade {
       try {
         exchange.refuse(refusal, error);
       } catch (fault) {
-        this.services.host.log.error({ error: describe(fault) }, 'a problem could not be answered');
+        this.services.host.log.error(
+          { error: describe(fault) },
+          'A problem could not be answered.',
+        );
       }
     };
     const refusal = problemOf(error);
