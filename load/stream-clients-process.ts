@@ -121,6 +121,7 @@ function openOne(url: URL, path: string, token: string): Promise<void> {
   socket.on('close', () => {
     sockets.delete(socket);
     failed();
+    settle();
   });
   return new Promise((resolve, reject) => {
     opened = resolve;

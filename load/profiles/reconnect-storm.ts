@@ -39,7 +39,7 @@ export async function runReconnectStorm(
   context.progress('restarting the replica');
   const restart = await storm.restart();
   const facts = {
-    streams: count,
+    streams: restart.streams,
     cutBackMs: cut.backMs,
     cutQueries: cut.queries - (background * cut.measuredMs) / 1000,
     cutQueriesPerSocket: (cut.queries - (background * cut.measuredMs) / 1000) / count,
@@ -53,6 +53,8 @@ export async function runReconnectStorm(
     backgroundQueriesPerSecond: background,
   };
   const verdicts = [
+    verdict('streams after a cut', cut.streams, ['at least', count, ''], true),
+    verdict('streams after a restart', restart.streams, ['at least', count, ''], true),
     verdict('all back after a cut', cut.backMs, ['below', BACK_WITHIN_MS, ' ms']),
     verdict('all back after a restart', restart.backMs, ['below', BACK_WITHIN_MS, ' ms']),
     verdict('queries for each socket', facts.cutQueriesPerSocket, [
@@ -78,6 +80,8 @@ interface Return {
   /** From when they could come back to the last one's frame. */
   readonly backMs: number;
   readonly downMs: number;
+  /** How many are open when all that are have had the frame. */
+  readonly streams: number;
   readonly queries: number;
   /** How long the queries were counted. */
   readonly measuredMs: number;
@@ -162,12 +166,13 @@ class Storm {
     const serverBefore = this.near.usage().cpuMs;
     const startedMs = nowMs();
     await this.lot.openAll(this.held);
-    const { lastMs, cpuMs } = await this.lot.reached(version);
+    const { lastMs, cpuMs, streams } = await this.lot.reached(version);
     const serverCpuMs = this.near.usage().cpuMs - serverBefore;
     this.held = `${epoch}.${version}`;
     await wait(STATISTICS_MS);
     return {
       backMs: lastMs - startedMs,
+      streams,
       downMs,
       queries: (await this.databases.transactions(HALOS)) - queriesBefore,
       measuredMs: nowMs() - measuredFromMs,
