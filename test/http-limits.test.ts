@@ -13,8 +13,8 @@ const HEADERS_MAX = 98;
 const BODY_BYTES_MAX = 64 * 1024;
 const CHUNK_BYTES = 16 * 1024;
 
-const ASKING =
-  'GET /api/v1/auth/device HTTP/1.1\r\nHost: a\r\n' + `Authorization: Bearer ${CREDENTIAL}\r\n`;
+const CREDENTIALS = `Authorization: Bearer ${CREDENTIAL}`;
+const ASKING = `GET /api/v1/auth/device HTTP/1.1\r\nHost: a\r\n${CREDENTIALS}\r\n`;
 
 async function start(t: Test): Promise<number> {
   const front = await startFront();

@@ -13,6 +13,8 @@ export class ConnectionsOracle implements Oracle {
   async settled(world: World): Promise<void> {
     const { site } = world;
     const allowed = site.replicas.length * CONNECTIONS_MAX;
+    // The database knows nothing of half-open connections that the replicas gave up: they end here.
+    for (const { proxy } of site.replicas) proxy.cutLost();
     let open = 0;
     await eventually(async () => {
       open = await site.databaseConnections();
