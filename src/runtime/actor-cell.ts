@@ -137,7 +137,7 @@ export class ActorCell {
     if (isEmpty && this.promised === 0) this.emptied.release();
   }
 
-  /** Resolves once nothing waits, runs or is promised. New asks are still taken: stop the senders first. */
+  /** Resolves once nothing waits, runs or is promised. Stop the senders first. */
   drained(): Promise<void> {
     const emptied = this.emptied.wait();
     this.run();

@@ -250,7 +250,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     return answers;
   }
 
-  /** Whatever goes wrong from here on, nobody may be told that nothing happened, nor do it again. */
+  /** It is done: whatever goes wrong now, nobody may be told otherwise or do it again. */
   private applyCommitted(committed: Awaited<ReturnType<StreamStore<T>['commit']>>): void {
     try {
       this.applyAll(committed.records, committed.position);
