@@ -318,7 +318,7 @@ export class DeviceAuthentication {
 
   private settle(pending: PendingAuthentication): void {
     pending.over = true;
-    this.host.metrics.inFlight -= 1;
+    this.host.metrics.requestEnded();
   }
 
   /** A bug: the log has it, and the connection is closed, since nothing sure can be said. */

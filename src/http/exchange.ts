@@ -152,7 +152,7 @@ export class Exchange {
     if (this.ended) return;
     this.ended = true;
     // The library does not tell of these when they end.
-    this.host.metrics.connections -= 1;
+    this.host.metrics.connectionsChanged(-1);
     this.settle(SWITCHING_PROTOCOLS, undefined);
   }
 
@@ -203,7 +203,7 @@ export class Exchange {
     if (this.settled) return;
     this.settled = true;
     const { metrics, log, clock } = this.host;
-    metrics.inFlight -= 1;
+    metrics.requestEnded();
     const durationMs = clock.monotonicMs() - this.startedMs;
     metrics.counter(this.template, this.method, status).count += 1;
     metrics.duration(this.template).observe(durationMs);

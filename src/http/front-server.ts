@@ -17,8 +17,6 @@ import { ROUTES } from './routes.js';
 import type { FrontOptions, FrontServices, Readiness } from './services.js';
 import { TurnClock } from './turn-clock.js';
 
-/** How often draining looks whether everything is answered: a shutdown may wait this long more. */
-const DRAIN_POLL_MS = 10;
 /**
  * How long draining goes on while no connection ends: what was on its way when it began has arrived
  * by then, and a connection that is in use is closed by its next answer.
@@ -105,10 +103,23 @@ export class FrontServer {
         open = this.metrics.connections;
         sinceMs = nowMs;
       }
-      const lingers = open > 0 && nowMs - sinceMs < LINGER_MS;
-      if (nowMs >= endMs || (this.metrics.inFlight === 0 && !lingers)) return;
-      await new Promise<void>((resolve) => clock.schedule(resolve, DRAIN_POLL_MS));
+      const lingerEndMs = open > 0 ? sinceMs + LINGER_MS : nowMs;
+      const untilMs = this.metrics.inFlight > 0 ? endMs : Math.min(endMs, lingerEndMs);
+      if (nowMs >= untilMs) return;
+      await this.somethingEnded(untilMs - nowMs);
     }
+  }
+
+  /** Resolves when a request or a connection ends, at the latest after so long. */
+  private async somethingEnded(withinMs: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = this.services.clock.schedule(resolve, withinMs);
+      this.metrics.onEnded = () => {
+        timer.cancel();
+        resolve();
+      };
+    });
+    this.metrics.onEnded = undefined;
   }
 
   /** Closes every connection at once. Idempotent, and safe before `listen`. */
@@ -140,7 +151,7 @@ export class FrontServer {
 
   private register(): void {
     const counted = (_res: HttpResponse, change: number): void => {
-      this.metrics.connections += change;
+      this.metrics.connectionsChanged(change);
     };
     this.app.filter(counted as Parameters<TemplatedApp['filter']>[0]);
     const { services, options } = this;
