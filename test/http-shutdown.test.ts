@@ -83,7 +83,9 @@ t.test('what is in flight is answered before the connection is closed', async (t
     const view = { items: [], epoch: '0123456789abcdef' };
     sink.answered(kind === 'list' ? view : packAllowed(DEVICE_ID, 'ann'), 0);
   }
+  const answeredMs = Date.now();
   await draining;
+  t.ok(Date.now() - answeredMs < 2_000, 'and for nothing else');
   await until(() => waiting.every(({ text }) => text().includes('\r\n\r\n')));
   for (const connection of waiting) {
     t.match(connection.text(), /^HTTP\/1\.1 200 OK/);
