@@ -7,12 +7,12 @@ import { once } from 'node:events';
 import { MessageChannel, type TransferListItem, Worker } from 'node:worker_threads';
 import { type Remote, releaseProxy, transfer, wrap } from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import { type Clock, delay } from './clock.js';
+import { type Clock, delay, repeat } from './clock.js';
 import { CodedError, describe } from './failure.js';
 import type { Log } from './log.js';
 import type { Random } from './random.js';
 import { backoffMs, RESTART_BOUNDS, RestartIntensity } from './restart-policy.js';
-import type { ThreadControl, ThreadEvent, ThreadStart } from './thread-control.js';
+import type { PingedControl, ThreadControl, ThreadEvent, ThreadStart } from './thread-control.js';
 
 /** How one thread is started, at first and after each death. */
 export interface ThreadSpec {
@@ -34,13 +34,32 @@ export interface SupervisionEnvironment {
   readonly log: Log;
   /** The process should end: too many deaths, or an actor that crashes again and again. */
   readonly onFatal: (reason: string) => void;
+  /** Default: `ANSWER_BOUNDS`. */
+  readonly answers?: AnswerBounds;
+}
+
+/** When a thread that does not answer is taken for stuck. */
+export interface AnswerBounds {
+  /** How long a thread may take to load its modules. */
+  readonly loadWithinMs: number;
+  /** How often a thread that runs is asked for a sign of life. */
+  readonly pingPeriodMs: number;
+  /** Periods in a row without one. Counted, not timed: while the process is stopped none passes. */
+  readonly pingsMissedMax: number;
 }
 
 type ThreadState = 'stopped' | 'starting' | 'running' | 'restarting' | 'stopping';
 
-/** How long a thread may take to load its modules on a loaded machine. */
-const LOAD_TIMEOUT_MS = 30_000;
-/** How long a thread that was closed may take to end. */
+/**
+ * Modules load within half a minute on the most loaded machine. Ten seconds without an answer are
+ * far more than a collection of a large heap or a page of a replay takes.
+ */
+const ANSWER_BOUNDS: AnswerBounds = {
+  loadWithinMs: 30_000,
+  pingPeriodMs: 2_000,
+  pingsMissedMax: 5,
+};
+/** How long a thread that was closed may take to say so, and then to end. */
 const EXIT_TIMEOUT_MS = 2_000;
 
 /**
@@ -50,6 +69,8 @@ const EXIT_TIMEOUT_MS = 2_000;
 export class SupervisedThread<Control extends ThreadControl> {
   /** Only this class changes it. */
   state: ThreadState = 'stopped';
+  /** Whether a worker of it is there, in whatever state it is. */
+  alive = false;
   private worker: Worker | undefined;
   private remote: Remote<Control> | undefined;
   private gone: Promise<never> | undefined;
@@ -65,7 +86,10 @@ export class SupervisedThread<Control extends ThreadControl> {
     private readonly onDied: () => void,
   ) {}
 
-  /** Starts the thread; resolves when its control surface is there, rejects if it dies before. */
+  /**
+   * Starts the thread; resolves when its control surface has answered, which is after its modules
+   * have loaded. Rejects if it dies before, or does not answer in time.
+   */
   async start(): Promise<void> {
     this.state = 'starting';
     const { name, entry, heapMaxMib } = this.spec;
@@ -83,6 +107,7 @@ export class SupervisedThread<Control extends ThreadControl> {
         : { resourceLimits: { maxOldGenerationSizeMb: heapMaxMib } }),
     });
     this.worker = worker;
+    this.alive = true;
     this.exited = once(worker, 'exit').catch(() => undefined);
     let cause: unknown;
     worker.on('error', (error) => {
@@ -94,13 +119,16 @@ export class SupervisedThread<Control extends ThreadControl> {
           new CodedError('actor_restarted', `Thread ${name} ended with code ${code}.`, { cause }),
         );
         port1.close();
+        if (this.worker === worker) this.alive = false;
         if (this.worker === worker) this.died(code, cause);
       });
     });
     this.gone.catch(() => undefined);
     this.remote = wrap<Control>(nodeEndpoint(worker));
-    await Promise.race([once(worker, 'online'), this.gone, timeout(this.environment.clock, name)]);
+    await Promise.race([this.ping(), this.gone, this.loadTimeout()]);
+    if (!this.is('starting')) return;
     this.state = 'running';
+    this.watch(worker);
     this.onStarted();
   }
 
@@ -124,14 +152,11 @@ export class SupervisedThread<Control extends ThreadControl> {
       return;
     }
     this.state = 'stopping';
-    await this.call((control) => control.close() as Promise<void>).catch(() => undefined);
+    const closed = this.call((control) => control.close() as Promise<void>);
+    await this.inTime(closed.catch(() => undefined));
     this.remote?.[releaseProxy]();
-    if (!this.spec.endsItself) await this.worker?.terminate();
-    const { clock } = this.environment;
-    const inTime = await Promise.race([
-      this.exited.then(() => true),
-      delay(clock, EXIT_TIMEOUT_MS).then(() => false),
-    ]);
+    const ended = this.spec.endsItself ? this.exited : this.worker?.terminate();
+    const inTime = await this.inTime(ended ?? this.exited);
     if (!inTime) this.environment.log.error({ thread: this.spec.name }, 'A thread did not end.');
     this.state = 'stopped';
   }
@@ -158,12 +183,69 @@ export class SupervisedThread<Control extends ThreadControl> {
     await delay(clock, backoffMs(crashes, RESTART_BOUNDS, random));
     if (this.state !== 'restarting') return;
     // A death while starting comes back here through `died`.
-    await this.start().catch(() => undefined);
+    await this.start().catch(() => {
+      if (this.is('starting')) void this.stuck();
+    });
   }
-}
 
-function timeout(clock: Clock, name: string): Promise<never> {
-  return delay(clock, LOAD_TIMEOUT_MS).then(() => {
-    throw new CodedError('actor_restarted', `Thread ${name} did not load in time.`);
-  });
+  /** Asks a thread that runs for a sign of life, again and again, as long as it is this one. */
+  private watch(worker: Worker): void {
+    const { clock } = this.environment;
+    const { pingPeriodMs, pingsMissedMax } = this.bounds;
+    let missed = 0;
+    let waiting = false;
+    const looking = repeat(clock, pingPeriodMs, () => {
+      if (this.worker !== worker || !this.is('running')) return looking.cancel();
+      if (!waiting) {
+        waiting = true;
+        missed = 0;
+        const answered = (): void => {
+          waiting = false;
+        };
+        this.ping().then(answered, answered);
+        return;
+      }
+      missed += 1;
+      if (missed < pingsMissedMax) return;
+      looking.cancel();
+      void this.stuck();
+    });
+  }
+
+  /**
+   * A thread that does not answer is made to die and starts again like any other that died. One
+   * that holds native handles cannot be: the process has to go.
+   */
+  private async stuck(): Promise<void> {
+    const { log, onFatal } = this.environment;
+    log.error({ thread: this.spec.name }, 'A thread does not answer.');
+    const died = !this.spec.endsItself && (await this.inTime(this.worker?.terminate()));
+    if (!died) onFatal(`The thread ${this.spec.name} does not answer.`);
+  }
+
+  /** Resolves when the thread has loaded and its loop turns. */
+  private async ping(): Promise<void> {
+    // Every control surface has it: `serveControl` adds it.
+    await (this.remote as unknown as Remote<PingedControl> | undefined)?.ping();
+  }
+
+  /** Whether it was done within `EXIT_TIMEOUT_MS`. */
+  private inTime(work: Promise<unknown> | undefined): Promise<boolean> {
+    const late = delay(this.environment.clock, EXIT_TIMEOUT_MS).then(() => false);
+    return Promise.race([Promise.resolve(work).then(() => true), late]);
+  }
+
+  private async loadTimeout(): Promise<never> {
+    await delay(this.environment.clock, this.bounds.loadWithinMs);
+    throw new CodedError('actor_restarted', `Thread ${this.spec.name} did not load in time.`);
+  }
+
+  private get bounds(): AnswerBounds {
+    return this.environment.answers ?? ANSWER_BOUNDS;
+  }
+
+  /** Asked after a wait, in which the state may have changed. */
+  private is(state: ThreadState): boolean {
+    return this.state === state;
+  }
 }

@@ -5,7 +5,7 @@
 import type { Remote } from 'comlink';
 import type { ActorSnapshot } from './actor-metrics.js';
 import { delay } from './clock.js';
-import { describe } from './failure.js';
+import { CodedError, describe } from './failure.js';
 import {
   SupervisedThread,
   type SupervisionEnvironment,
@@ -43,6 +43,8 @@ interface ActorThread {
 
 /** A snapshot that takes longer says that the thread is stuck. */
 const SNAPSHOT_TIMEOUT_MS = 1_000;
+/** The same for what front threads are told, unless the caller knows that it takes longer. */
+const FRONT_TIMEOUT_MS = 1_000;
 
 /** The threads of one process. `stop` may be called at any time: before `start`, and again. */
 export class Supervisor<FrontControl extends FrontThreadControl> {
@@ -63,16 +65,26 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
 
   /** Starts all threads. Views go on being opened in the background: see `inspect`. */
   async start(): Promise<void> {
-    await Promise.all(this.actorThreads.map(({ thread }) => thread.start()));
-    await Promise.all(this.fronts.map((front) => front.start()));
+    const threads = [...this.actorThreads.map(({ thread }) => thread), ...this.fronts];
+    await Promise.all(threads.map((thread) => thread.start()));
   }
 
-  /** Calls every running front thread; a thread that dies meanwhile is left out. */
+  /**
+   * Calls every running front thread. One that dies meanwhile, or has not answered within
+   * `withinMs`, is left out: a stuck thread must not hold what all are told.
+   */
   async eachFront<Result>(
     use: (control: Remote<FrontControl>) => Promise<Result>,
+    withinMs = FRONT_TIMEOUT_MS,
   ): Promise<Result[]> {
     const running = this.fronts.filter((front) => front.state === 'running');
-    const results = await Promise.allSettled(running.map((front) => front.call(use)));
+    const late = delay(this.environment.clock, withinMs).then(() => {
+      throw new CodedError('deadline_exceeded', 'A front thread does not answer.');
+    });
+    late.catch(() => undefined);
+    const results = await Promise.allSettled(
+      running.map((front) => Promise.race([front.call(use), late])),
+    );
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   }
 
@@ -114,6 +126,11 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
         thread.call((control) => control.drained() as Promise<void>).catch(() => undefined),
       ),
     );
+  }
+
+  /** Whether a thread is left that must end by itself, such as one that hung when all were stopped. */
+  get endless(): boolean {
+    return this.fronts.some(({ spec, alive }) => spec.endsItself && alive);
   }
 
   /** Stops the front threads first, so that nobody asks, then the actors. Idempotent. */

@@ -17,6 +17,11 @@ export interface ThreadControl {
   close(): Promise<void>;
 }
 
+/** What `serveControl` adds to every control surface: a sign of life, to be waited for. */
+export interface PingedControl {
+  ping(): void;
+}
+
 /** What a thread of actors can be told. */
 export interface ActorThreadControl extends ThreadControl {
   /** One front thread's port; asks come over it from now on. */
@@ -64,7 +69,8 @@ export function threadStart<Data>(): ThreadStart<Data> {
 /** Serves the control surface of this thread. */
 export function serveControl(control: ThreadControl): void {
   if (!parentPort) throw new Error('A thread entry was run outside a worker thread.');
-  expose(control, nodeEndpoint(parentPort));
+  const pinged: ThreadControl & PingedControl = { ...control, ping: () => undefined };
+  expose(pinged, nodeEndpoint(parentPort));
 }
 
 /** The control surface of a thread of actors; `store` is asked for facts and closed last. */
