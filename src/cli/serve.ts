@@ -6,19 +6,24 @@ import { delay, systemClock } from '../runtime/clock.js';
 import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import { openLog } from '../runtime/pino-log.js';
+import { Watchdog } from '../runtime/watchdog.js';
 import { EXIT_DONE, EXIT_FAILED, exitCodeOf } from './exit-codes.js';
 import type { ServeOptions } from './serve-options.js';
-import { Server } from './server.js';
+import { Server, STOP_RESERVE_MS } from './server.js';
 
 /** A thread that does not end by itself keeps the process no longer than this. */
 const EXIT_RESERVE_MS = 2_000;
+/** Over the grace, all that an orderly end may take; and a second more. Then the process is killed. */
+const KILL_RESERVE_MS = STOP_RESERVE_MS + EXIT_RESERVE_MS + 1_000;
 
 /** Runs until a signal or a fatal fault; resolves with the process's exit code. */
 export async function runServe(options: ServeOptions): Promise<number> {
   // Whatever is made from here on is for its owner only; threads inherit it.
   process.umask(0o077);
   const log = openLog('main', options.logLevel);
-  const told = signalled(log);
+  const watchdog = new Watchdog(systemClock, options.logLevel);
+  const boundEnd = (): void => watchdog.endWithin(options.shutdownGraceMs + KILL_RESERVE_MS);
+  const told = signalled(log, boundEnd);
   const starting = Server.start(options, log);
   let server: Server | undefined;
   try {
@@ -28,10 +33,11 @@ export async function runServe(options: ServeOptions): Promise<number> {
   }
   if (server === undefined) return stopWhileStarting(starting, options);
   const fault = await Promise.race([told, server.fatal]);
+  boundEnd();
   await server.stop();
-  if (fault === undefined) return ending(EXIT_DONE);
+  if (fault === undefined) return ending(EXIT_DONE, server, log);
   log.error({ reason: fault }, 'The server gives up; its orchestrator should start another.');
-  return ending(EXIT_FAILED);
+  return ending(EXIT_FAILED, server, log);
 }
 
 /** Told to stop before it was there, as when a migration waits: nothing was served yet. */
@@ -44,21 +50,32 @@ async function stopWhileStarting(
     () => undefined,
   );
   await Promise.race([stopped, delay(systemClock, shutdownGraceMs)]);
-  return ending(EXIT_DONE);
+  systemClock.schedule(() => process.exit(EXIT_DONE), EXIT_RESERVE_MS);
+  return EXIT_DONE;
 }
 
-function ending(exitCode: number): number {
-  systemClock.schedule(() => process.exit(exitCode), EXIT_RESERVE_MS);
+/** The process ends by itself; if a thread keeps it, it is made to. */
+function ending(exitCode: number, server: Server, log: Log): number {
+  systemClock.schedule(() => {
+    if (!server.endless) process.exit(exitCode);
+    // An exit would abort the process, with a dump of its memory, secrets included.
+    log.error({ reason: 'A front thread does not end.' }, 'The process is killed.');
+    process.kill(process.pid, 'SIGKILL');
+  }, EXIT_RESERVE_MS);
   return exitCode;
 }
 
-/** Resolves at the first signal; a second one ends the process at once. */
-function signalled(log: Log): Promise<undefined> {
+/**
+ * Resolves at the first signal; a second one ends the process at once. The end is bounded before
+ * anything else is done, as the log could be what holds it.
+ */
+function signalled(log: Log, boundEnd: () => void): Promise<undefined> {
   return new Promise((resolve) => {
     let seen = false;
     const onSignal = (signal: NodeJS.Signals): void => {
       if (seen) process.exit(EXIT_FAILED);
       seen = true;
+      boundEnd();
       log.info({ signal }, 'Shutting down.');
       resolve(undefined);
     };

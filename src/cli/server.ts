@@ -1,5 +1,6 @@
 /** One running server: the main thread's parts, and the order in which they start and stop. */
 import { availableParallelism } from 'node:os';
+import type { Remote } from 'comlink';
 import type { AdminToken } from '../http/authorization.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
 import { limiterFamilies } from '../http/limiter-families.js';
@@ -28,7 +29,9 @@ import { welcomeText } from './welcome.js';
 /** Purpose of the key under which idempotent bodies are recognised (HKDF label). */
 const IDEMPOTENCY_KEY_LABEL = 'halos/idempotency-body/v1';
 /** Part of the grace that is left for stopping threads after mailboxes have drained. */
-const STOP_RESERVE_MS = 1_000;
+export const STOP_RESERVE_MS = 1_000;
+/** Without any grace left, a step still has the time in which a thread that is well answers. */
+const STEP_WITHIN_MS = 100;
 
 const clock = systemClock;
 const random = systemRandom;
@@ -76,20 +79,32 @@ export class Server {
     return server;
   }
 
-  /** Unready first, then no new connections, then whatever is in flight, then the rest. */
+  /**
+   * Unready first, then no new connections, then whatever is in flight, then the rest. No step waits
+   * longer than its share of the grace: a thread that does not answer must not hold the others.
+   */
   async stop(): Promise<void> {
     const endMs = clock.monotonicMs() + this.options.shutdownGraceMs;
     const leftMs = (): number => Math.max(0, endMs - clock.monotonicMs() - STOP_RESERVE_MS);
+    const stepMs = (): number => Math.max(STEP_WITHIN_MS, leftMs());
+    const within = (step: Promise<unknown> | undefined): Promise<unknown> =>
+      Promise.race([step, delay(clock, stepMs())]);
     const { readyFile } = this.options;
-    await this.readiness?.drain();
+    await within(this.readiness?.drain());
     if (readyFile !== null) await removeReadyFile(readyFile);
-    await this.supervisor?.eachFront(async (front) => front.stopAccepting());
-    await this.supervisor?.eachFront(async (front) => front.drain(leftMs()));
-    await Promise.race([this.supervisor?.drained(), delay(clock, leftMs())]);
+    await within(this.supervisor?.eachFront(async (front) => front.stopAccepting()));
+    const drain = async (front: Remote<FrontControl>): Promise<void> => front.drain(leftMs());
+    await within(this.supervisor?.eachFront(drain, stepMs()));
+    await within(this.supervisor?.drained());
     this.readiness?.stop();
     this.tokenWatch?.close();
     await Promise.race([this.closeRest(), delay(clock, STOP_RESERVE_MS + leftMs())]);
     this.log.info({}, 'Stopped.');
+  }
+
+  /** Whether a thread is left that an exit of the process would end, which would abort it. */
+  get endless(): boolean {
+    return this.supervisor?.endless === true;
   }
 
   private async closeRest(): Promise<void> {
