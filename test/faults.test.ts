@@ -7,7 +7,7 @@ import { roundOf } from './faults/schedule.js';
 t.setTimeout(240_000);
 
 const SEED = Number(process.env['SEED'] ?? 3);
-const ROUNDS = Number(process.env['ROUNDS'] ?? 6);
+const ROUNDS = Number(process.env['ROUNDS'] ?? 4);
 
 t.test(`every promise is kept through ${ROUNDS} rounds of faults, seed ${SEED}`, async (t) => {
   t.comment(`SEED=${SEED}`);

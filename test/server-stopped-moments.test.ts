@@ -12,7 +12,7 @@ const STALE_AFTER_MS = 1_000;
 /** The bound: the others go on. */
 const FREE_WITHIN_MS = 3_000;
 const CLIENTS = 8;
-const ROUNDS = 3;
+const ROUNDS = 2;
 
 async function start(t: { teardown(stop: () => Promise<void>): void }) {
   const halo = await startHaloCluster(1);
