@@ -46,15 +46,18 @@ function nowMs(): number {
 /** An empty ping, and the masked pong that says that somebody is there. */
 const PING = '\x89\x00';
 const PONG = Buffer.from([0x8a, 0x80, 0, 0, 0, 0]);
-const DELTA = '"type":"delta"';
-const VERSION = /"type":"delta"(?:,"from":\d+)?,"version":(\d+)/g;
+/** What brings a stream to a version: a delta, or a snapshot of a list that fits on one page. */
+const VERSION = /"type":"(?:delta"(?:,"from":\d+)?|snapshot","epoch":"[0-9a-f]+"),"version":(\d+)/g;
+const HEARTBEAT = '"type":"heartbeat"';
+/** A heartbeat alone, perhaps with a ping. */
+const HEARTBEAT_BYTES_MAX = 90;
 /** What was read is copied out of it before anything else is: one is enough for all. */
 const READ_BUFFER = Buffer.alloc(64 * 1024);
 
 /** Small frames only: a version is found in the text, without parsing it. */
 function received(socket: Socket, text: string): void {
   if (text.includes(PING)) socket.write(PONG);
-  if (!text.includes(DELTA)) return;
+  if (text.length < HEARTBEAT_BYTES_MAX && text.includes(HEARTBEAT)) return;
   for (const [, digits] of text.matchAll(VERSION)) {
     const version = Number(digits);
     const known = arrived.get(version) ?? { count: 0, lastMs: 0 };

@@ -138,31 +138,33 @@ class Storm {
   cut(): Promise<Return> {
     return this.back('cut', async () => {
       await this.lot.cut();
-      return 0;
+      return async () => undefined;
     });
   }
 
   /** Restarts the replica on its port; something is killed on the other one meanwhile. */
   restart(): Promise<Return> {
     return this.back('restart', async () => {
-      const downAtMs = nowMs();
       await this.near.stop();
       await this.lot.cut();
-      const { port } = new URL(this.near.url);
-      this.near = await ServerProcess.start({
-        ...this.near.spec,
-        args: [...this.near.spec.args, '--listen', `127.0.0.1:${port}`],
-      });
-      return nowMs() - downAtMs;
+      return async () => {
+        const { spec, url } = this.near;
+        const args = [...spec.args, '--listen', `127.0.0.1:${new URL(url).port}`];
+        this.near = await ServerProcess.start({ ...spec, args });
+      };
     });
   }
 
-  private async back(name: string, fault: () => Promise<number>): Promise<Return> {
+  /** `fault` takes all streams down and returns what lets them come back. */
+  private async back(name: string, fault: () => Promise<() => Promise<void>>): Promise<Return> {
     const queriesBefore = await this.databases.transactions(HALOS);
     const measuredFromMs = nowMs();
     const { cpuMs: clientBefore } = await this.lot.count();
-    const downMs = await fault();
+    const downAtMs = nowMs();
+    const recover = await fault();
     const { version, epoch } = await timedKill(this.far.url, this.adminToken, name);
+    await recover();
+    const downMs = nowMs() - downAtMs;
     const serverBefore = this.near.usage().cpuMs;
     const startedMs = nowMs();
     await this.lot.openAll(this.held);
