@@ -43,6 +43,7 @@ const VISIBLE_ASCII = /^[!-~]+$/;
 const noted = {
   authorization: '',
   authorizations: 0,
+  lengths: 0,
   requestId: '',
   traceparent: '',
   forwarded: '',
@@ -57,6 +58,9 @@ function noteHeader(name: string, value: string): void {
         noted.authorization = value;
         noted.authorizations += 1;
       }
+      break;
+    case 14:
+      if (name === 'content-length') noted.lengths += 1;
       break;
     case 12:
       if (name === 'x-request-id') noted.requestId = value;
@@ -81,6 +85,7 @@ function joined(before: string, value: string): string {
 function readHeaders(req: HttpRequest): void {
   noted.authorization = '';
   noted.authorizations = 0;
+  noted.lengths = 0;
   noted.requestId = '';
   noted.traceparent = '';
   noted.forwarded = '';
@@ -202,7 +207,10 @@ export class DeviceAuthentication {
       );
       res.onAborted(() => this.abort(pending));
       this.host.metrics.inFlight += 1;
-      if (noted.authorizations > 1) {
+      if (noted.lengths > 1) {
+        // Whoever is in front may see the next request begin elsewhere (RFC 9112 §6.3).
+        res.close();
+      } else if (noted.authorizations > 1) {
         // No 400, which nginx's `auth_request` takes for a fault of this server.
         this.refuse(pending, 'credential_missing', { detail: 'Authorization must come once.' });
       } else if (credential === undefined) {

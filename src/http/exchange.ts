@@ -50,6 +50,12 @@ export class Exchange {
   /** In order; names in lower case. */
   readonly headers: readonly (readonly [string, string])[];
   readonly requestId: string;
+  /**
+   * Whoever is in front may take the other length for where the next request begins (RFC 9112 §6.3)
+   * and what follows for an answer to somebody else. To be refused in a later turn: what has come
+   * with it then closes the connection, where an answer in the same turn would let it be answered.
+   */
+  readonly hasTwoLengths: boolean;
   /** The route's template, once it is known. */
   template = NO_ROUTE;
   private readonly startedMs: number;
@@ -58,8 +64,8 @@ export class Exchange {
   readonly client: string;
   private ended = false;
   private settled = false;
-  /** The body is not going to be read: the connection cannot be kept. */
-  private closing = false;
+  /** The connection cannot be kept: the body is not going to be read, or its end is not known. */
+  private closing: boolean;
   private bodyRead = false;
   /** One of too many: its line in the log would cost as much as serving it. */
   private shed = false;
@@ -79,6 +85,8 @@ export class Exchange {
       headers.push([name, value]);
     });
     this.headers = headers;
+    this.hasTwoLengths = headers.filter(([name]) => name === 'content-length').length > 1;
+    this.closing = this.hasTwoLengths;
     this.requestId = host.requestIds.for(this.header('x-request-id') ?? '');
     this.traceId = parseTraceparent(this.header('traceparent') ?? '')?.traceId;
     this.client = host.addresses.of(res.getRemoteAddress(), {

@@ -96,6 +96,10 @@ export class RouteServer {
   /** Never rejects. */
   private async begin(exchange: Exchange, taken: boolean): Promise<void> {
     try {
+      if (exchange.hasTwoLengths) {
+        await new Promise<void>((resolve) => this.options.host.clock.afterTurn(resolve));
+        throw new HttpProblem('headers_invalid', { detail: 'content-length must come once.' });
+      }
       const admitted = this.admit(exchange);
       if (!taken && !mayStopOverload(admitted)) {
         if (leavesLongBody(exchange)) exchange.closeAfterAnswer();
