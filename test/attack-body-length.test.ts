@@ -72,7 +72,8 @@ for (const [line, headers] of REQUESTS) {
 t.test('a length that comes once keeps the connection', async (t) => {
   const front = await startFront();
   t.teardown(() => front.close());
-  const bytes = `POST /api/v1/auth/device HTTP/1.1\r\nHost: x\r\n${BEARER}Content-Length: 2\r\n\r\n{}`;
+  const line = 'POST /api/v1/auth/device HTTP/1.1\r\nHost: x\r\n';
+  const bytes = `${line}${BEARER}Content-Length: 2\r\n\r\n{}`;
   const { text, closed } = await rawRequest(front.port, bytes);
   t.match(text, /^HTTP.1.1 200/);
   t.notOk(closed);

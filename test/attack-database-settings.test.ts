@@ -1,4 +1,4 @@
-/** What an administrator may have set for a role or a database changes nothing that Halos promises. */
+/** What is set for a role or a database changes nothing that Halos promises. */
 import pg from 'pg';
 import t, { type Test } from 'tap';
 import { systemClock } from '../src/runtime/clock.js';

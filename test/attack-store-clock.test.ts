@@ -1,4 +1,4 @@
-/** A store's clock that was wrong and is put right: what is killed stays out meanwhile and after. */
+/** A store's clock that was wrong and is put right: what is killed stays out. */
 import t from 'tap';
 import { killListActor } from '../src/actors/kill-list/actor.js';
 import { KILL_LIST_ACTOR, KillListClient } from '../src/actors/kill-list/client.js';
