@@ -47,8 +47,9 @@ export class OpenLoop {
 
   /** Sends whatever is due by now; cheap when nothing is. */
   sendDue(): void {
-    const now = nowMs();
     while (this.sent < this.total) {
+      // Each time: sending takes time, too, and may itself be what makes the next one late.
+      const now = nowMs();
       const dueMs = this.startMs + (this.sent * 1000) / this.ratePerSecond;
       if (dueMs > now) return;
       this.sent += 1;
