@@ -163,6 +163,17 @@ t.test('another epoch empties it until its list is there', async (t) => {
   t.same(mirror.list(), []);
 });
 
+t.test('how fresh it is follows the store’s clock, also when that was put right', async (t) => {
+  const mirror = new KillListMirror();
+  mirror.replace({ epoch: EPOCH, version: 0, asOfMs: 90_000, entries: [] });
+  const confirm = (asOfMs: number) =>
+    mirror.hear({ type: 'unchanged', epoch: EPOCH, version: 0, asOfMs });
+  confirm(95_000);
+  t.equal(mirror.asOfMs, 95_000);
+  t.equal(confirm(10_000), 'confirmed');
+  t.equal(mirror.asOfMs, 10_000);
+});
+
 t.test('a snapshot of the longest entries comes in pages below 16 KB', async (t) => {
   const entries = Array.from({ length: 100 }, (_, index) => ({
     ...entry(`${index}-${'ü'.repeat(250)}`, index),

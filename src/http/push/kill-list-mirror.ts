@@ -145,17 +145,18 @@ export class KillListMirror {
     this.steps = [];
   }
 
+  /** News come in order, so that a time that goes back is a clock that was put right. */
   private advance(version: number, asOfMs: number): void {
     const { known } = this;
     if (known === undefined) return;
-    this.known = { epoch: known.epoch, version, asOfMs: Math.max(known.asOfMs, asOfMs) };
+    this.known = { epoch: known.epoch, version, asOfMs };
   }
 
   private apply(change: KillListChange): void {
     const target = change.type === 'kill' ? change.entry : change.target;
     const after = change.type === 'kill' ? change.entry : undefined;
     this.step(this.version, change.version, target, after);
-    this.advance(change.version, 0);
+    this.advance(change.version, this.known?.asOfMs ?? 0);
   }
 
   /** What changed between two whole lists, as one step for all that lies between them. */
