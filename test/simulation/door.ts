@@ -147,15 +147,22 @@ export class Door {
       case 'void':
         await devices.voidTokens({ user: asked.user, by: 'root', ...more });
         return {};
-      case 'enroll':
-        return devices.enroll({
+      case 'enroll': {
+        const enrolment = {
           tokenDigest: digestOf(asked.token),
           name: asked.name,
           platform: 'simulated',
           ...(asked.deviceKey === undefined ? {} : { deviceKey: asked.deviceKey }),
           ...more,
-        });
+        };
+        await devices.mayEnroll(enrolment);
+        return devices.enroll(enrolment);
+      }
       case 'rotate':
+        if (asked.credential !== undefined) {
+          const credentialDigest = digestOf(asked.credential);
+          await devices.mayRotate({ credentialDigest, id: asked.id });
+        }
         return devices.rotate({
           id: asked.id,
           overlapSeconds: asked.overlapSeconds,

@@ -126,10 +126,11 @@ function mint(
   }
   const { token } = state;
   const outcomes: Outcome[] = [];
-  if (!token || before.superseded || over(token.expires, moment)) {
+  const isGone = !token || token.isVoid || before.superseded === true;
+  if (isGone || over(token.expires, moment)) {
     outcomes.push({ state, refused: 'replay_superseded' });
   }
-  if (token && !before.superseded && on(token.expires, moment)) {
+  if (!isGone && on(token.expires, moment)) {
     outcomes.push({ state: { ...state, token: { ...token, text: secret } } });
   }
   return outcomes;
