@@ -103,7 +103,7 @@ t.test(
     const [code] = await once(child, 'exit');
     t.equal(code, 5);
     const dropped = Number(/^dropped (\d+) of 8000\n$/.exec(said)?.[1]);
-  t.ok(dropped > 5_000 && dropped < 8_000, `${dropped} of two threads, counted together`);
+    t.ok(dropped > 5_000 && dropped < 8_000, `${dropped} of two threads, counted together`);
     const bytes = Buffer.alloc(4_096);
     const first = bytes.subarray(0, readSync(pipe, bytes)).toString();
     t.match(JSON.parse(first.slice(0, first.indexOf('\n'))), { msg: 'A line.' });

@@ -11,8 +11,8 @@ import type { ServeOptions } from './serve-options.js';
 import type { ServerStorage } from './serve-storage.js';
 
 /**
- * How many threads a server really has. Reckoned once, before the storage opens: whatever is divided
- * over threads is divided over those that there will be, not over those that were asked for.
+ * How many threads a server really has. Reckoned once, before the storage opens: whatever is
+ * divided over threads is divided over those that there will be, not over those asked for.
  */
 export function serverThreadCounts(
   { frontThreads, actorThreads }: Pick<ServeOptions, 'frontThreads' | 'actorThreads'>,

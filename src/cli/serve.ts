@@ -13,7 +13,7 @@ import { Server, STOP_RESERVE_MS } from './server.js';
 
 /** A thread that does not end by itself keeps the process no longer than this. */
 const EXIT_RESERVE_MS = 2_000;
-/** Over the grace, all that an orderly end may take; and a second more. Then the process is killed. */
+/** What an orderly end may take over the grace, and a second more; then the process is killed. */
 const KILL_RESERVE_MS = STOP_RESERVE_MS + EXIT_RESERVE_MS + 1_000;
 
 /** Runs until a signal or a fatal fault; resolves with the process's exit code. */

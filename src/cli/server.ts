@@ -80,8 +80,8 @@ export class Server {
   }
 
   /**
-   * Unready first, then no new connections, then whatever is in flight, then the rest. No step waits
-   * longer than its share of the grace: a thread that does not answer must not hold the others.
+   * Unready first, then no new connections, then whatever is in flight, then the rest. No step
+   * waits longer than the grace leaves: a thread that does not answer must not hold the others.
    */
   async stop(): Promise<void> {
     const endMs = clock.monotonicMs() + this.options.shutdownGraceMs;

@@ -35,8 +35,8 @@ const EXPIRY_GRACE_MS = 500;
 /**
  * Answers every ask exactly once, also when the port closes or the actor thread falls silent: then
  * with `outcome_unknown` when a write may have happened, with `actor_restarted` or
- * `deadline_exceeded` when nothing can have. Beyond `PENDING_MAX` it answers `overloaded`, operators only
- * beyond their reserve.
+ * `deadline_exceeded` when nothing can have. Beyond `PENDING_MAX` it answers `overloaded`,
+ * operators only beyond their reserve.
  */
 export class ActorChannel {
   private port: AskPort | undefined;

@@ -9,11 +9,7 @@ const ACTOR_THREAD_MIN = 2;
  * `reserved` are the main thread's own. Throws a `CodedError` `usage` when the total cannot serve
  * that many threads.
  */
-export function divideConnections(
-  total: number,
-  actorThreads: number,
-  reserved: number,
-): number {
+export function divideConnections(total: number, actorThreads: number, reserved: number): number {
   const perActorThread = Math.floor((total - reserved) / actorThreads);
   if (perActorThread < ACTOR_THREAD_MIN) {
     const least = actorThreads * ACTOR_THREAD_MIN + reserved;

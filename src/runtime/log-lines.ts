@@ -3,14 +3,14 @@
  * waits. What cannot be written waits in memory, within a bound; beyond it lines are dropped and
  * counted, since a server that stands still for its log serves nobody.
  *
- * The descriptor must be non-blocking (`openLog` sees to it): then a full pipe refuses the write. An
- * asynchronous write would not do: on a blocking pipe it holds a thread of the pool that all
+ * The descriptor must be non-blocking (`openLog` sees to it): then a full pipe refuses the write.
+ * An asynchronous write would not do: on a blocking pipe it holds a thread of the pool that all
  * threads of the process share, and four of those are all there are for fsync, too.
  */
 import { writeSync } from 'node:fs';
 import type { Clock, Timer } from './clock.js';
 
-/** Writes what it can of the bytes now and returns how many; throws `EAGAIN` when there is no room. */
+/** Writes what it can of the bytes now and returns how many; throws `EAGAIN` without any room. */
 export type WriteNow = (bytes: Uint8Array) => number;
 
 /** Told how many lines were dropped since it was told last, once there is room again. */
@@ -87,7 +87,7 @@ export class LogLines {
       written = this.writeNow(first);
     } catch (error) {
       if (isFull(error)) return false;
-      // The reader is gone, or its disk is full. To say so would only be the next line that is lost.
+      // The reader is gone, or its disk is full. To say so would only be the next line lost.
       this.countDropped();
       written = first.length;
     }

@@ -8,7 +8,7 @@ import { LogLines } from './log-lines.js';
 /** Under which the threads of a process find the counter that they share. */
 const DROPPED_KEY = 'log-lines-dropped';
 
-/** Lines that were dropped, in one cell for all threads: made by the first, inherited by the rest. */
+/** Lines that were dropped, in one cell for all threads: the first makes it, the rest inherit. */
 function droppedCounter(): Int32Array {
   const found = getEnvironmentData(DROPPED_KEY);
   if (found instanceof SharedArrayBuffer) return new Int32Array(found);
@@ -53,9 +53,9 @@ export function openLog(name: string, level: string): Log {
 }
 
 /**
- * Node makes a pipe or a socket non-blocking when it makes the stream of it, and puts the flags back
- * when the process ends. A file never waits for a reader. A terminal stays as it is: who holds one
- * with Ctrl-S wants it held.
+ * Node makes a pipe or a socket non-blocking when it makes the stream of it, and puts the flags
+ * back when the process ends. A file never waits for a reader. A terminal stays as it is: who
+ * holds one with Ctrl-S wants it held.
  */
 function makeOutputNonBlocking(): void {
   void process.stdout;

@@ -128,7 +128,7 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
     );
   }
 
-  /** Whether a thread is left that must end by itself, such as one that hung when all were stopped. */
+  /** Whether a thread is left that must end by itself, such as one that hung at the stop. */
   get endless(): boolean {
     return this.fronts.some(({ spec, alive }) => spec.endsItself && alive);
   }

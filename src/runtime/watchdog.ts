@@ -54,7 +54,7 @@ export class Watchdog {
     });
   }
 
-  /** From now on the process is killed when it is still there after `withinMs`. The first call counts. */
+  /** From now on the process is killed if it is there after `withinMs`. The first call counts. */
   endWithin(withinMs: number): void {
     const leftMs = Math.max(1, Math.ceil(withinMs));
     const before = Atomics.compareExchange(this.cells, ARMED_CELL, 0, leftMs);
