@@ -1,7 +1,13 @@
 import t from 'tap';
 import { ACTOR_NAMES } from '../src/actors/catalogue.js';
 import { EXIT_USAGE, exitCodeOf } from '../src/cli/exit-codes.js';
-import { serverThreadCounts } from '../src/cli/serve-threads.js';
+import {
+  actorThreadSpecs,
+  frontThreadSpecs,
+  serverThreadCounts,
+  threadHeapMaxMib,
+  usableMemoryBytes,
+} from '../src/cli/serve-threads.js';
 import { divideConnections } from '../src/runtime/connection-budget.js';
 
 const byTheCores = { frontThreads: null, actorThreads: null };
@@ -35,4 +41,28 @@ t.test('too few connections for the threads is wrong usage', async (t) => {
   }
   t.match(error, { code: 'usage', message: /at least 6/ });
   t.equal(exitCodeOf(error), EXIT_USAGE);
+});
+
+t.test(
+  'all heaps together leave a quarter of the memory, and each lets a thread live',
+  async (t) => {
+    const gib = 1_024 ** 3;
+    t.equal(threadHeapMaxMib(4 * gib, { front: 1, actors: 1 }), 1_536);
+    t.equal(threadHeapMaxMib(64 * gib, { front: 16, actors: 4 }), 2_457);
+    t.equal(threadHeapMaxMib(256 * gib, { front: 1, actors: 1 }), 4_096);
+    t.equal(threadHeapMaxMib(gib / 2, { front: 1, actors: 1 }), 256);
+    t.ok(usableMemoryBytes() > gib / 4 && Number.isSafeInteger(usableMemoryBytes()));
+  },
+);
+
+t.test('every thread has the limit: without one, none dies of its memory in time', async (t) => {
+  const settings = { logLevel: 'silent', heapMaxMib: 300 };
+  const specs = [
+    ...actorThreadSpecs(2, {} as never, settings),
+    ...frontThreadSpecs(2, {} as never, () => [], settings),
+  ];
+  t.same(
+    specs.map(({ heapMaxMib }) => heapMaxMib),
+    [300, 300, 300, 300],
+  );
 });

@@ -1,4 +1,5 @@
 /** Which threads a server has, and what each of them is given. */
+import { totalmem } from 'node:os';
 import type { ActorThreadData } from '../actors/actor-thread.js';
 import { ACTOR_NAMES } from '../actors/catalogue.js';
 import type { AdminToken } from '../http/authorization.js';
@@ -25,6 +26,34 @@ export function serverThreadCounts(
   };
 }
 
+/** What is left for the main thread, buffers outside heaps, and the system. */
+const HEAPS_SHARE = 0.75;
+/** Below, a thread could not load; above, a collection would take longer than anybody waits. */
+const HEAP_MIN_MIB = 256;
+const HEAP_MAX_MIB = 4_096;
+const BYTES_PER_MIB = 1_048_576;
+
+/**
+ * The limit of each thread's heap, so that one that leaks dies by itself and is replaced, before
+ * the kernel kills the whole process for the memory of the machine or of the container.
+ */
+export function threadHeapMaxMib(memoryBytes: number, { front, actors }: ThreadCounts): number {
+  const share = Math.floor((memoryBytes * HEAPS_SHARE) / BYTES_PER_MIB / (front + actors));
+  return Math.min(HEAP_MAX_MIB, Math.max(HEAP_MIN_MIB, share));
+}
+
+/** What this process may use: the machine's memory, or less where a container says so. */
+export function usableMemoryBytes(): number {
+  const constrained = process.constrainedMemory();
+  return constrained > 0 ? Math.min(totalmem(), constrained) : totalmem();
+}
+
+/** What every thread is started with, beside what its kind needs. */
+export interface ThreadSettings {
+  readonly logLevel: string;
+  readonly heapMaxMib: number;
+}
+
 /**
  * At most `threads` threads that host all actors between them. The first one sweeps as well: more
  * sweepers in one process would only meet the same rows.
@@ -32,13 +61,14 @@ export function serverThreadCounts(
 export function actorThreadSpecs(
   threads: number,
   storage: ServerStorage,
-  logLevel: string,
+  { logLevel, heapMaxMib }: ThreadSettings,
 ): ActorThreadSpec[] {
   return placeActors(ACTOR_NAMES, threads).map((actors, index) => ({
     name: `actors-${index}`,
     actors,
     entry: new URL('../actors/actor-thread.js', import.meta.url),
     endsItself: false,
+    heapMaxMib,
     data: () => {
       const { source, transferList } = storage.storeSource();
       const data: ActorThreadData = { actors, store: source, sweeps: index === 0, logLevel };
@@ -54,12 +84,13 @@ export function frontThreadSpecs(
   threads: number,
   options: Omit<FrontOptions, 'adminTokens'>,
   adminTokens: () => readonly AdminToken[],
-  logLevel: string,
+  { logLevel, heapMaxMib }: ThreadSettings,
 ): ThreadSpec[] {
   return Array.from({ length: threads }, (_, index) => ({
     name: `front-${index}`,
     entry: new URL('../http/front-thread.js', import.meta.url),
     endsItself: true,
+    heapMaxMib,
     data: () => {
       const data: FrontThreadData = {
         options: { ...options, adminTokens: adminTokens() },

@@ -21,7 +21,13 @@ import { ReadinessWatch } from './readiness.js';
 import { type ReadyFacts, removeReadyFile, writeReadyFile } from './ready-file.js';
 import type { ServeOptions } from './serve-options.js';
 import { openServerStorage, type ServerStorage } from './serve-storage.js';
-import { actorThreadSpecs, frontThreadSpecs, serverThreadCounts } from './serve-threads.js';
+import {
+  actorThreadSpecs,
+  frontThreadSpecs,
+  serverThreadCounts,
+  threadHeapMaxMib,
+  usableMemoryBytes,
+} from './serve-threads.js';
 import { openSigningKeyFile } from './signing-key-file.js';
 import { packageVersion } from './version.js';
 import { welcomeText } from './welcome.js';
@@ -173,9 +179,11 @@ export class Server {
       backend: options.backend.kind,
       logAllowed: options.logLevel === 'debug' || options.logLevel === 'trace',
     };
+    const heapMaxMib = threadHeapMaxMib(usableMemoryBytes(), counts);
+    const settings = { logLevel: options.logLevel, heapMaxMib };
     return new Supervisor<FrontControl>(
-      actorThreadSpecs(counts.actors, storage, options.logLevel),
-      frontThreadSpecs(counts.front, front, () => this.adminTokens, options.logLevel),
+      actorThreadSpecs(counts.actors, storage, settings),
+      frontThreadSpecs(counts.front, front, () => this.adminTokens, settings),
       { clock, random, log, onFatal: (reason) => this.reportFatal(reason) },
       (started: SupervisedThread<FrontControl>) =>
         started.call((control) => control.update(this.last) as Promise<void>),

@@ -23,7 +23,7 @@ export interface ThreadSpec {
   readonly data: () => { data: unknown; transferList?: readonly TransferListItem[] };
   /** A thread that holds native handles ends itself; it is never terminated. */
   readonly endsItself: boolean;
-  /** Heap limit in MiB; without it Node's own, about 4 GiB on a large machine. */
+  /** Limit of the heap in MiB, past which the thread dies. Without it, Node's own. */
   readonly heapMaxMib?: number;
 }
 
