@@ -126,7 +126,7 @@ export async function watchAdminTokens(options: AdminTokensOptions): Promise<Adm
       complaint = '';
       if (now.fingerprint !== seen.fingerprint) {
         seen = now;
-        log.info({ names: now.tokens.map((token) => token.name) }, 'admin tokens read again');
+        log.info({ names: now.tokens.map((token) => token.name) }, 'The admin tokens were read again.');
         onTokens(now.tokens);
       }
     }
@@ -135,7 +135,7 @@ export async function watchAdminTokens(options: AdminTokensOptions): Promise<Adm
   const complain = (error: unknown): undefined => {
     const reason = error instanceof Error ? error.message : 'unknown';
     if (reason !== complaint && !closed) {
-      log.warn({ path, reason }, 'admin tokens cannot be read again: the last good ones stay');
+      log.warn({ path, reason }, 'The admin tokens cannot be read again: the last good ones stay.');
     }
     complaint = reason;
   };

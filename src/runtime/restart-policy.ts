@@ -12,7 +12,7 @@ export interface RestartBounds {
   readonly windowMs: number;
 }
 
-/** Five crashes in a minute are a bug that a restart does not mend; an orchestrator should know. */
+/** The sixth crash in a minute is no accident that a restart mends: an orchestrator should know. */
 export const RESTART_BOUNDS: RestartBounds = {
   backoffMinMs: 50,
   backoffMaxMs: 5_000,

@@ -24,11 +24,6 @@ export type LimiterCode = (typeof LIMITER_CODES)[number];
 /** The answer while the budget lasts: the attempt is refused for what it is. */
 export const WITHIN_BUDGET = 'within_budget';
 
-/** The one question that others ask, with its answer beside a `Failure` of `LIMITER_CODES`. */
-export interface LimiterKinds {
-  failed: { payload: FailedAttempt; answer: typeof WITHIN_BUDGET };
-}
-
 /** What the limiter says of itself, as status and as metrics; counted since it last started. */
 export interface LimiterFacts {
   /** Addresses that are refused now, counted once for each class. */

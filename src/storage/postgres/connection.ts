@@ -84,14 +84,10 @@ export function directConfig(
 }
 
 /**
- * Throws `database_tls_required` for a URL to a host that is not this machine and that does not say
+ * Everything pg needs, with nothing left to its environment variables but the password file. Throws
+ * `database_tls_required` for a URL to a host that is not this machine and that does not say
  * `sslmode=verify-full`, unless `insecureTls`; `database_url_invalid` for what cannot be read.
  */
-export function checkTls(url: string, insecureTls = false): void {
-  requireVerifiedServer(parseTarget(url), insecureTls);
-}
-
-/** Everything pg needs, with nothing left to its environment variables but the password file. */
 export function clientConfig(access: DatabaseAccess): pg.ClientConfig {
   const target = parseTarget(access.url);
   requireVerifiedServer(target, access.insecureTls ?? false);
