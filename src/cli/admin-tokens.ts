@@ -126,7 +126,10 @@ export async function watchAdminTokens(options: AdminTokensOptions): Promise<Adm
       complaint = '';
       if (now.fingerprint !== seen.fingerprint) {
         seen = now;
-        log.info({ names: now.tokens.map((token) => token.name) }, 'The admin tokens were read again.');
+        log.info(
+          { names: now.tokens.map((token) => token.name) },
+          'The admin tokens were read again.',
+        );
         onTokens(now.tokens);
       }
     }
