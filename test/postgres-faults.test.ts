@@ -33,7 +33,7 @@ async function open(t: Test, options = {}): Promise<Opened> {
 async function recovers(t: Test, view: View): Promise<void> {
   await until('the reader is back', () => view.catchUp().then(() => true));
   await until('the pool is back', () => view.append(unkeyed('a', 'after')));
-  t.equal(view.bodies('a').at(-1), body('after'));
+  t.ok(view.bodies('a').includes(body('after')), 'others may have written since');
 }
 
 t.test('a server that is killed and started again is found again', async (t) => {

@@ -1,7 +1,7 @@
 /**
  * The container's health check: exits 0 if the process answers `/healthz`, 1 if not. It says
- * nothing of the store: a replica that cannot reach it is not ready (`/readyz`), and a restart would
- * not help.
+ * nothing of the store: a replica that cannot reach it is not ready (`/readyz`), and a restart
+ * would not help.
  */
 const listen = process.env.HALO_LISTEN ?? '127.0.0.1:8080';
 const port = listen.slice(listen.lastIndexOf(':') + 1);
