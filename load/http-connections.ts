@@ -52,7 +52,9 @@ export class HttpConnections {
   }
 
   send(exchange: HttpExchange): void {
-    const connection = this.idle.pop();
+    let connection = this.idle.pop();
+    // Those below it have been idle for longer still.
+    for (; connection?.isOld; connection = this.idle.pop()) connection.destroy();
     if (connection !== undefined) connection.send(exchange);
     else if (this.open < this.connectionsMax) this.connect().send(exchange);
     else this.waiting.push(exchange);
@@ -101,6 +103,11 @@ export class HttpConnections {
 const READ_BUFFER = Buffer.alloc(64 * 1024);
 /** Handshakes under way at once: more only wait in the server's backlog. */
 const OPENING_MAX = 64;
+/**
+ * An older one is not used again: the server closes what is idle for 10 s, and a request that meets
+ * that is lost. `docs/operations.md` asks the same of proxies.
+ */
+const IDLE_MAX_MS = 5_000;
 /** The line is moved up when so many of it have been served: seldom, and never much at once. */
 const COMPACT_AT = 4_096;
 
@@ -114,6 +121,7 @@ class Connection {
   private readonly socket: Socket;
   private exchange: HttpExchange | undefined;
   private unread = '';
+  private idleSinceMs = performance.now();
 
   constructor(
     url: URL,
@@ -140,6 +148,11 @@ class Connection {
     this.connected.catch(() => undefined);
   }
 
+  /** Whether the server may be about to close it. */
+  get isOld(): boolean {
+    return performance.now() - this.idleSinceMs > IDLE_MAX_MS;
+  }
+
   send(exchange: HttpExchange): void {
     this.exchange = exchange;
     this.socket.write(exchange.text(), 'latin1');
@@ -162,6 +175,7 @@ class Connection {
     this.unread = '';
     const { exchange } = this;
     this.exchange = undefined;
+    this.idleSinceMs = performance.now();
     const body = text.slice(bodyAt, bodyAt + length);
     exchange?.answered({ status: Number(head.slice(9, 12)), body });
     this.owner.freed(this);
