@@ -95,6 +95,24 @@ t.test('a turn that lasts too long with many requests refuses the rest at once',
   t.equal((await authenticate(front)).status, 200, 'the next turn takes requests again');
 });
 
+t.test('what was taken goes to its actors before the rest is refused, once a turn', async (t) => {
+  const clock = new HeldClock();
+  let sent = 0;
+  const sendAsks = (): void => {
+    sent += 1;
+  };
+  const front = await startFront({ clock, sendAsks });
+  t.teardown(() => front.close());
+  await take(front, 3);
+  t.equal(sent, 0, 'a turn that refuses nothing sends at its end');
+  await spend(front, clock);
+  await authenticate(front);
+  t.equal(sent, 1);
+  clock.endTurn();
+  await spend(front, clock);
+  t.equal(sent, 2);
+});
+
 t.test('few requests are never refused, however long the turn lasts', async (t) => {
   const { front, clock } = await start(t);
   await take(front, 1);

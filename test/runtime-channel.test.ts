@@ -47,6 +47,20 @@ t.test('asks of one turn travel in one message for each kind', async (t) => {
   t.equal(channel.pendingCount, 0);
 });
 
+t.test('what was asked so far can leave before the turn ends', async (t) => {
+  const { channel, messages } = connect(t, await openToy());
+  const ref = channel.ref('toy');
+  const early = [asked(ref, 'read', 1), asked(ref, 'read', 2)];
+  channel.sendNow();
+  const late = asked(ref, 'read', 3);
+  t.same(await Promise.all([...early, late]), [1, 2, 3]);
+  t.same(
+    messages.map(({ payloads }) => payloads),
+    [[1, 2], [3]],
+  );
+  t.equal(channel.pendingCount, 0);
+});
+
 t.test('answers of one group may come apart and out of order', async (t) => {
   const gates = new Map([
     ['slow', new Gate()],

@@ -44,13 +44,14 @@ export class FrontServer {
     this.adminTokens = new AdminTokens(options.adminTokens);
     const { metrics } = this;
     const { log, clock } = services;
+    const sendAsks = (): void => services.sendAsks();
     const requestIds = new RequestIds(services.random);
     this.host = {
       metrics,
       log,
       clock,
       requestIds,
-      shedding: new LoadShedding({ metrics, log, clock, requestIds }),
+      shedding: new LoadShedding({ metrics, log, clock, requestIds, sendAsks }),
       addresses: new ClientAddresses(options.trustedProxies),
       draining: false,
     };

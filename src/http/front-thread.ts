@@ -75,6 +75,9 @@ const server = new FrontServer(data.options, {
   limiter: new LimiterClient(placedRef(LIMITER_ACTOR)),
   verifyProof: (publicKey, message, signature) =>
     pool.run('verifyProof', { publicKey, message, signature } satisfies VerifyProof),
+  sendAsks: () => {
+    for (const channel of channels.values()) channel.sendNow();
+  },
   status: async () => status ?? startingStatus(),
   clock: systemClock,
   random: systemRandom,

@@ -22,9 +22,8 @@ import { isSaneRequestId, type RequestIds } from './request-id.js';
 
 /**
  * How long one turn takes new requests. Taking one is a quarter to a half of what it costs this
- * thread, since its answer is written in a later turn, and whoever is served waits for some four
- * turns (the one before, its own, the actor's answer during the next, and that one's end): well
- * below the 50 ms that an accepted request may take.
+ * thread, since its answer is written in a later turn, and whoever is served waits for up to three
+ * turns: the one before, its own, and the next, in which the actor's answer is read.
  */
 export const TURN_TAKES_MS = 2;
 /**
@@ -46,6 +45,8 @@ export interface LoadSheddingHost {
   readonly log: Log;
   readonly metrics: FrontMetrics;
   readonly requestIds: RequestIds;
+  /** See `FrontServices`. */
+  readonly sendAsks: () => void;
 }
 
 /** One for each front thread. */
@@ -73,6 +74,8 @@ export class LoadShedding {
     if (this.spent) return false;
     if (this.taken <= TURN_TAKES_MIN || this.taken % LOOK_EVERY >= weight) return true;
     this.spent = clock.monotonicMs() > this.takesUntilMs;
+    // What was taken is answered while the rest is refused, rather than after that.
+    if (this.spent) this.host.sendAsks();
     return !this.spent;
   }
 

@@ -58,7 +58,7 @@ export interface Answer {
 }
 
 /** What handlers may use. */
-export interface RouteContext extends FrontServices {
+export interface RouteContext extends Omit<FrontServices, 'sendAsks'> {
   readonly readiness: () => Readiness;
   readonly openApi: () => unknown;
   /** The kill list after a catch-up that began after this call. */

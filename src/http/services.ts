@@ -34,6 +34,8 @@ export interface FrontServices {
   readonly limiter: LimiterClient;
   /** Ed25519 over the UTF-8 of `message`; key and signature in base64url. */
   verifyProof(publicKey: string, message: string, signature: string): Promise<boolean>;
+  /** Sends the asks of this turn to their actors now: the turn will be a long one. */
+  sendAsks(): void;
   status(): Promise<StatusDocument>;
   readonly clock: Clock;
   readonly random: Random;

@@ -46,7 +46,10 @@ export class ActorChannel {
   private pending = 0;
   private flushScheduled = false;
   private sweepTimer: Timer | undefined;
-  private readonly flush = (): void => this.flushNow();
+  private readonly flush = (): void => {
+    this.flushScheduled = false;
+    this.sendNow();
+  };
 
   /** `isWrite(actor, kind)` decides the default deadline and what the death of the port means. */
   constructor(
@@ -169,8 +172,8 @@ export class ActorChannel {
     return group;
   }
 
-  private flushNow(): void {
-    this.flushScheduled = false;
+  /** Sends what was asked in this turn so far, which otherwise leaves at its end. */
+  sendNow(): void {
     const groups = this.filling;
     this.filling = [];
     for (const group of groups) {
