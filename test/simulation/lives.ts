@@ -121,8 +121,9 @@ export class Life {
     trace.note(`the store's clock is set by ${stepMs} ms`);
     storeTime.step(stepMs);
     await this.insist({ kind: 'mint', user, ttlSeconds: 600 });
-    await this.insist({ kind: 'void', user });
-    await this.insist(this.enrolling('void', {}));
+    const voided = await this.insist({ kind: 'void', user });
+    // Otherwise it might make a device, and a life has one.
+    if (typeof voided !== 'string') await this.insist(this.enrolling('void', {}));
     this.tokens.length = 0;
     await this.mint();
   }
