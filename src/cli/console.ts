@@ -24,6 +24,14 @@ export function processConsole(): Console {
   };
 }
 
+/** Ends a command quietly when whoever reads its output has read enough, as `head` does. */
+export function endWithReader(): void {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    process.exit(0);
+  });
+}
+
 /**
  * Settings of every command: it ends by an exception instead of the process, writes to `console`,
  * and never repeats the user and password of a URL that was given where none belongs.
