@@ -9,9 +9,6 @@ import { exitOf, spawnTracked } from './child-processes.js';
 import { LoadDatabases } from './databases.js';
 import { type HaloSpec, startHalo } from './halo-servers.js';
 
-/** Two replicas migrate and start on a busy machine in a few seconds. */
-const READY_WITHIN_MS = 60_000;
-
 async function checkServers(
   contract: readonly string[],
   spec: Pick<HaloSpec, 'name' | 'directory' | 'storage' | 'replicas'>,
@@ -20,7 +17,6 @@ async function checkServers(
   const { servers, adminToken } = await startHalo({
     ...spec,
     extraArgs: [],
-    readyWithinMs: READY_WITHIN_MS,
   });
   try {
     const tokenFile = join(spec.directory, `${spec.name}.admin`);

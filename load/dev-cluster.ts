@@ -10,9 +10,6 @@ import { LoadDatabases } from './databases.js';
 import { postJson } from './devices.js';
 import { startHalo } from './halo-servers.js';
 
-/** A cold start on a busy machine. */
-const READY_WITHIN_MS = 60_000;
-
 const halo = `node ${fileURLToPath(new URL('../src/cli/halo.js', import.meta.url))}`;
 
 function commands([one, other]: readonly string[], adminFile: string, gatewayFile: string): string {
@@ -46,7 +43,6 @@ async function main(): Promise<void> {
     storage: { backend: 'postgres', databaseUrlFile: await databases.create('halo') },
     replicas: 2,
     extraArgs: [],
-    readyWithinMs: READY_WITHIN_MS,
   });
   const urls = servers.map(({ url }) => url);
   const { token } = await postJson<{ token: string }>(

@@ -7,6 +7,9 @@ import { ServerProcess } from './server-process.js';
 
 const SCRIPT = fileURLToPath(new URL('../src/cli/halo-server.js', import.meta.url));
 
+/** Replicas migrate and start within seconds, also on a busy machine. */
+export const READY_WITHIN_MS = 60_000;
+
 export type HaloStorage =
   | { readonly backend: 'file'; readonly dataDir: string }
   | { readonly backend: 'postgres'; readonly databaseUrlFile: string };
@@ -17,7 +20,8 @@ export interface HaloSpec {
   readonly storage: HaloStorage;
   readonly replicas: number;
   readonly extraArgs: readonly string[];
-  readonly readyWithinMs: number;
+  /** Default: `READY_WITHIN_MS`. */
+  readonly readyWithinMs?: number;
 }
 
 export interface HaloServers {
@@ -47,7 +51,7 @@ export async function startHalo(spec: HaloSpec): Promise<HaloServers> {
         script: SCRIPT,
         args,
         directory: spec.directory,
-        readyWithinMs: spec.readyWithinMs,
+        readyWithinMs: spec.readyWithinMs ?? READY_WITHIN_MS,
       }),
     ),
   );

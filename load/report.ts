@@ -5,6 +5,7 @@ import { type FsyncTimes, fsyncTimes } from './disk.js';
 import { figure, table } from './figures.js';
 import type { LoadOptions } from './options.js';
 import type { Measured } from './rounds.js';
+import type { RunContext } from './run-context.js';
 
 /** Something that was wanted of a figure, and whether it held. */
 export interface Verdict {
@@ -92,6 +93,24 @@ export function mandatoryVerdicts(measured: readonly Measured[]): Verdict[] {
 export const HALOS = 'halos';
 /** The slowest p95 with which a gateway still asks for every request that it lets through. */
 const P95_LIMIT_MS = 50;
+
+/** What a profile found out, made whole with the facts of its run. */
+export async function reportOf(
+  options: LoadOptions,
+  context: Pick<RunContext, 'directory' | 'startedAt'>,
+  databases: LoadDatabases | undefined,
+  found: Pick<LoadReport, 'facts' | 'verdicts'> & Partial<Pick<LoadReport, 'measured' | 'kinds'>>,
+): Promise<LoadReport> {
+  return {
+    profile: options.profile,
+    startedAt: context.startedAt,
+    options,
+    machine: await machineFacts(context.directory, databases),
+    measured: [],
+    ...found,
+    ok: isOk(found.verdicts, options.enforce),
+  };
+}
 
 /**
  * The facts of the machine that figures depend on; nothing that would name it. Appends to a file in

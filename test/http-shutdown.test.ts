@@ -57,6 +57,23 @@ t.test('a server that was told nothing yet is not ready', async (t) => {
   });
 });
 
+t.test('an answer that its client does not hang up on holds the drain no longer', async (t) => {
+  const front = await startFront({ respond: () => undefined });
+  t.teardown(() => front.close());
+  // It hears the end of the answer, and keeps its own side of the connection open.
+  const socket = connect({ port: front.port, host: '127.0.0.1', allowHalfOpen: true });
+  t.teardown(() => socket.destroy());
+  socket.write(AUTHENTICATE);
+  socket.resume();
+  await until(() => front.actor.asked.length === 1);
+  const draining = front.server.drain(20_000);
+  await new Promise(setImmediate);
+  front.actor.asked[0]?.sink.answered(packAllowed(DEVICE_ID, 'ann'), 0);
+  const answeredMs = Date.now();
+  await draining;
+  t.ok(Date.now() - answeredMs < 10_000, 'only as long as a request may be on its way');
+});
+
 t.test('what is in flight is answered before the connection is closed', async (t) => {
   const pausesMs: number[] = [];
   const schedule = (callback: () => void, delayMs: number): Timer => {

@@ -13,7 +13,7 @@ import { readFileSync } from 'node:fs';
 import { digestOf } from '../../src/actors/secrets.js';
 import { RequestIds } from '../../src/http/request-id.js';
 import { systemRandom } from '../../src/runtime/random.js';
-import { announceReady, baselineOptions } from './baseline-process.js';
+import { baselineOptions, listenUntilTold } from './baseline-process.js';
 
 /** One device as the map holds it, by its digest. */
 export interface KnownDevice {
@@ -46,14 +46,7 @@ function serve(readyFile: string, known: readonly KnownDevice[]): void {
     );
     response.end(`{"device":{"id":"${id}","user":"${user}"}}`);
   });
-  app.listen('127.0.0.1', 0, (socket) => {
-    if (!socket) throw new Error('The baseline cannot listen on the loopback address.');
-    process.once('SIGTERM', () => {
-      app.close();
-      process.exit(0);
-    });
-    announceReady(readyFile, `http://127.0.0.1:${uWS.us_socket_local_port(socket)}`);
-  });
+  listenUntilTold(app, readyFile);
 }
 
 const options = baselineOptions(['devices']);

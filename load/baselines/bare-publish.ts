@@ -5,7 +5,7 @@
  *   node bare-publish.js --ready-file FILE
  */
 import uWS from 'uWebSockets.js';
-import { announceReady, baselineOptions } from './baseline-process.js';
+import { baselineOptions, listenUntilTold } from './baseline-process.js';
 
 /** As long as a delta with one kill. */
 const PADDING = 'x'.repeat(150);
@@ -20,14 +20,7 @@ function serve(readyFile: string): void {
     app.publish('all', JSON.stringify({ type: 'delta', version, padding: PADDING }));
     response.end(body);
   });
-  app.listen('127.0.0.1', 0, (socket) => {
-    if (!socket) throw new Error('The baseline cannot listen on the loopback address.');
-    process.once('SIGTERM', () => {
-      app.close();
-      process.exit(0);
-    });
-    announceReady(readyFile, `http://127.0.0.1:${uWS.us_socket_local_port(socket)}`);
-  });
+  listenUntilTold(app, readyFile);
 }
 
 serve(baselineOptions([])['ready-file']);

@@ -10,7 +10,7 @@
 
 import uWS from 'uWebSockets.js';
 import { readFileSync } from 'node:fs';
-import { announceReady, baselineOptions } from './baseline-process.js';
+import { baselineOptions, listenUntilTold } from './baseline-process.js';
 
 /** An answer as it is sent: the server adds what the library always adds, and the length. */
 export interface ConstantAnswer {
@@ -30,14 +30,7 @@ function serve(readyFile: string, answer: ConstantAnswer): void {
     response.writeHeader(firstName, value);
     response.end(body);
   });
-  app.listen('127.0.0.1', 0, (socket) => {
-    if (!socket) throw new Error('The baseline cannot listen on the loopback address.');
-    process.once('SIGTERM', () => {
-      app.close();
-      process.exit(0);
-    });
-    announceReady(readyFile, `http://127.0.0.1:${uWS.us_socket_local_port(socket)}`);
-  });
+  listenUntilTold(app, readyFile);
 }
 
 const options = baselineOptions(['answer']);

@@ -5,17 +5,14 @@
  */
 import { randomInt } from 'node:crypto';
 import type { ChurnJob, ChurnResult } from '../churn-process.js';
-import { LoadDatabases } from '../databases.js';
 import { checkedAnswers, checkRefusals, enrolDevices, type LoadDevice } from '../devices.js';
-import { startHalo } from '../halo-servers.js';
-import { makeHaloStorage } from '../halo-store.js';
+import { startOnPostgres } from '../halo-on-postgres.js';
 import { runJob } from '../job-process.js';
 import { ALL_KINDS, KindTally } from '../kind-tally.js';
 import type { LoadOptions } from '../options.js';
-import { HALOS, isOk, type LoadReport, machineFacts, type Verdict, verdict } from '../report.js';
+import { type LoadReport, reportOf, type Verdict, verdict } from '../report.js';
 import type { RunContext } from '../run-context.js';
 
-const READY_WITHIN_MS = 60_000;
 /** Long enough for the JIT compilers of two servers to settle at that rate. */
 const WARM_UP_MS = 3_000;
 /** What a generator may take beyond what it sends: connecting, and waiting for the last answers. */
@@ -26,18 +23,13 @@ export async function runDeviceAuthChurn(
   options: LoadOptions,
   context: RunContext,
 ): Promise<LoadReport> {
-  const databases = await LoadDatabases.start(context.directory);
-  context.onEnd(() => databases.stop());
-  const { servers, adminToken } = await startHalo({
-    name: HALOS,
-    directory: context.directory,
-    storage: await makeHaloStorage('postgres', HALOS, context.directory, databases),
-    replicas: options.replicas,
+  const { servers, adminToken, databases } = await startOnPostgres(
+    options,
+    context,
+    options.replicas,
     // The generator plays a proxy, so that its guesses come from addresses of their own.
-    extraArgs: ['--trusted-proxies', '127.0.0.1/32', ...options.serverArgs],
-    readyWithinMs: READY_WITHIN_MS,
-  });
-  for (const server of servers) context.onEnd(() => server.stop());
+    ['--trusted-proxies', '127.0.0.1/32'],
+  );
   const urls = servers.map(({ url }) => url);
   context.progress(`enrolling ${options.devices} devices`);
   const devices = await enrolDevices(urls[0] ?? '', adminToken, options.devices);
@@ -62,12 +54,7 @@ export async function runDeviceAuthChurn(
   const kinds = tally.rows();
   const all = kinds.find(({ kind }) => kind === ALL_KINDS);
   const verdicts = churnVerdicts(result, all?.p95Ms ?? Number.NaN, all?.p99Ms ?? Number.NaN);
-  return {
-    profile: options.profile,
-    startedAt: context.startedAt,
-    options,
-    machine: await machineFacts(context.directory, databases),
-    measured: [],
+  return reportOf(options, context, databases, {
     kinds,
     facts: {
       seed,
@@ -79,8 +66,7 @@ export async function runDeviceAuthChurn(
       databaseCpuUs: (databaseMs * 1000) / result.sent,
     },
     verdicts,
-    ok: isOk(verdicts, options.enforce),
-  };
+  });
 }
 
 /** Throws when a replica lets in who was revoked, or keeps out who was not. */

@@ -23,7 +23,7 @@ import type { ExpectedAnswer } from '../generator.js';
 import { type HaloServers, startHalo } from '../halo-servers.js';
 import { makeHaloStorage, seedDevices } from '../halo-store.js';
 import type { LoadOptions } from '../options.js';
-import { HALOS, isOk, type LoadReport, machineFacts } from '../report.js';
+import { HALOS, type LoadReport, reportOf } from '../report.js';
 import { measureInTurn, type Target } from '../rounds.js';
 import type { RunContext } from '../run-context.js';
 import { meanBatch, type ReadBatches, readBatches } from '../server-metrics.js';
@@ -75,19 +75,14 @@ export async function runDeviceAuth(
   context.progress('checking each credential again');
   await checkHalo(halo, devices, lastOf(halo.servers));
   const verdicts = deviceAuthVerdicts(measured, options);
-  return {
-    profile: options.profile,
-    startedAt: context.startedAt,
-    options,
-    machine: await machineFacts(context.directory, databases),
+  return reportOf(options, context, databases, {
     measured,
     facts: {
       ...deviceAuthRatios(measured),
       requestsPerBatch: meanBatch(batchesBefore, batchesAfter),
     },
     verdicts,
-    ok: isOk(verdicts, options.enforce),
-  };
+  });
 }
 
 function batchesOf({ servers }: HaloServers): Promise<ReadBatches[]> {

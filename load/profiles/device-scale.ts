@@ -9,7 +9,7 @@ import { checkedAnswers, DEVICE_AUTH_PATH } from '../devices.js';
 import { startHalo } from '../halo-servers.js';
 import { makeHaloStorage, seedDevices } from '../halo-store.js';
 import { FEW_DEVICES, type LoadOptions } from '../options.js';
-import { isOk, type LoadReport, machineFacts, mandatoryVerdicts, verdict } from '../report.js';
+import { type LoadReport, mandatoryVerdicts, reportOf, verdict } from '../report.js';
 import { cpuRatio, type Measured, measureInTurn, type Target } from '../rounds.js';
 import type { RunContext } from '../run-context.js';
 
@@ -49,16 +49,11 @@ export async function runDeviceScale(
     verdict('replayed at start', facts.replayedPerSecond, ['at least', 100_000, ' records/s']),
     verdict('memory per device', facts.bytesPerDevice, ['below', 1024, ' bytes']),
   ];
-  return {
-    profile: options.profile,
-    startedAt: context.startedAt,
-    options,
-    machine: await machineFacts(context.directory, databases),
+  return reportOf(options, context, databases, {
     measured,
     facts,
     verdicts,
-    ok: isOk(verdicts, options.enforce),
-  };
+  });
 }
 
 async function startScaled(

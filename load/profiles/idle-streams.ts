@@ -3,17 +3,14 @@
  * which get a heartbeat every five seconds.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { LoadDatabases } from '../databases.js';
-import { startHalo } from '../halo-servers.js';
-import { makeHaloStorage } from '../halo-store.js';
+import { startOnPostgres } from '../halo-on-postgres.js';
 import { KillStreamLot } from '../kill-streams.js';
 import type { LoadOptions } from '../options.js';
 import { machineCpuMs } from '../process-usage.js';
-import { HALOS, isOk, type LoadReport, machineFacts, verdict } from '../report.js';
+import { type LoadReport, reportOf, verdict } from '../report.js';
 import type { RunContext } from '../run-context.js';
 import type { ServerProcess } from '../server-process.js';
 
-const READY_WITHIN_MS = 60_000;
 /** Until the compilers and the collector of a server that was just busy have settled. */
 const SETTLE_MS = 5_000;
 /** What ten thousand may cost (issue 4), and in proportion any other number. */
@@ -25,19 +22,9 @@ export async function runIdleStreams(
   context: RunContext,
 ): Promise<LoadReport> {
   const count = options.streams ?? 0;
-  const databases = await LoadDatabases.start(context.directory);
-  context.onEnd(() => databases.stop());
-  const { servers, adminToken } = await startHalo({
-    name: HALOS,
-    directory: context.directory,
-    storage: await makeHaloStorage('postgres', HALOS, context.directory, databases),
-    replicas: 1,
-    extraArgs: options.serverArgs,
-    readyWithinMs: READY_WITHIN_MS,
-  });
+  const { servers, adminToken, databases } = await startOnPostgres(options, context, 1);
   const [server] = servers;
   if (server === undefined) throw new Error('No server was started.');
-  context.onEnd(() => server.stop());
   const windowMs = options.durationSeconds * 1000;
   context.progress(`${options.durationSeconds} s without streams`);
   const without = await idle(server, windowMs);
@@ -65,16 +52,10 @@ export async function runIdleStreams(
     ]),
     verdict('cores more than without', facts.coresMore, ['below', CORES_PER_STREAM * count, '']),
   ];
-  return {
-    profile: options.profile,
-    startedAt: context.startedAt,
-    options,
-    machine: await machineFacts(context.directory, databases),
-    measured: [],
+  return reportOf(options, context, databases, {
     facts,
     verdicts,
-    ok: isOk(verdicts, options.enforce),
-  };
+  });
 }
 
 interface Idle {

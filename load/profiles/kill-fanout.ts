@@ -5,12 +5,11 @@
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { LoadDatabases } from '../databases.js';
-import { startHalo } from '../halo-servers.js';
-import { makeHaloStorage } from '../halo-store.js';
+import { startOnPostgres } from '../halo-on-postgres.js';
+import { READY_WITHIN_MS } from '../halo-servers.js';
 import { KillStreamLot } from '../kill-streams.js';
 import type { LoadOptions } from '../options.js';
-import { isOk, type LoadReport, machineFacts, verdict } from '../report.js';
+import { type LoadReport, reportOf, verdict } from '../report.js';
 import type { RunContext } from '../run-context.js';
 import { ServerProcess } from '../server-process.js';
 import { percentileOf } from '../statistics.js';
@@ -23,24 +22,12 @@ const FAR_STREAMS = 500;
 const KILLS = 100;
 /** Apart, so that each is a fan-out of its own. */
 const PAUSE_MS = 100;
-const READY_WITHIN_MS = 60_000;
 
 export async function runKillFanout(
   options: LoadOptions,
   context: RunContext,
 ): Promise<LoadReport> {
-  const databases = await LoadDatabases.start(context.directory);
-  context.onEnd(() => databases.stop());
-  const storage = await makeHaloStorage('postgres', 'halo', context.directory, databases);
-  const { servers, adminToken } = await startHalo({
-    name: 'halos',
-    directory: context.directory,
-    storage,
-    replicas: 2,
-    extraArgs: options.serverArgs,
-    readyWithinMs: READY_WITHIN_MS,
-  });
-  for (const server of servers) context.onEnd(() => server.stop());
+  const { servers, adminToken, databases } = await startOnPostgres(options, context, 2);
   const [near, far] = servers;
   if (near === undefined || far === undefined) throw new Error('Two replicas are needed.');
   const bare = await startBare(context);
@@ -68,16 +55,10 @@ export async function runKillFanout(
     verdict('last frame, same replica, p99', facts.nearP99Ms, ['below', 250, ' ms']),
     verdict('last frame, other replica, p99', facts.farP99Ms, ['below', 500, ' ms']),
   ];
-  return {
-    profile: options.profile,
-    startedAt: context.startedAt,
-    options,
-    machine: await machineFacts(context.directory, databases),
-    measured: [],
+  return reportOf(options, context, databases, {
     facts,
     verdicts,
-    ok: isOk(verdicts, options.enforce),
-  };
+  });
 }
 
 async function startBare(context: RunContext): Promise<ServerProcess> {

@@ -18,11 +18,10 @@ import { KindTally } from '../kind-tally.js';
 import { nowMs } from '../open-loop.js';
 import type { LoadOptions } from '../options.js';
 import type { OverloadJob, OverloadResult } from '../overload-process.js';
-import { HALOS, isOk, type LoadReport, machineFacts, type Verdict, verdict } from '../report.js';
+import { HALOS, type LoadReport, reportOf, type Verdict, verdict } from '../report.js';
 import type { RunContext } from '../run-context.js';
 import type { ServerProcess } from '../server-process.js';
 
-const READY_WITHIN_MS = 60_000;
 /** Few enough that nobody waits long, enough that the server's batches are full. */
 const CAPACITY_CONNECTIONS = 128;
 const CAPACITY_MS = 4_000;
@@ -45,7 +44,6 @@ export async function runOverload(options: LoadOptions, context: RunContext): Pr
     storage: await makeHaloStorage(options.backend, HALOS, context.directory, undefined),
     replicas: 1,
     extraArgs: options.serverArgs,
-    readyWithinMs: READY_WITHIN_MS,
   });
   const [server] = servers;
   if (server === undefined) throw new Error('No server was started.');
@@ -94,17 +92,11 @@ export async function runOverload(options: LoadOptions, context: RunContext): Pr
   const verdicts = overloadVerdicts(offered, facts);
   const tally = new KindTally();
   tally.merge(offered.kinds);
-  return {
-    profile: options.profile,
-    startedAt: context.startedAt,
-    options,
-    machine: await machineFacts(context.directory),
-    measured: [],
+  return reportOf(options, context, undefined, {
     kinds: tally.rows(),
     facts,
     verdicts,
-    ok: isOk(verdicts, options.enforce),
-  };
+  });
 }
 
 interface Figures {

@@ -4,18 +4,16 @@
  * them, so that "back" means: connected, and told what they missed.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { LoadDatabases } from '../databases.js';
-import { startHalo } from '../halo-servers.js';
-import { makeHaloStorage } from '../halo-store.js';
+import type { LoadDatabases } from '../databases.js';
+import { startOnPostgres } from '../halo-on-postgres.js';
 import { KillStreamLot } from '../kill-streams.js';
 import { nowMs } from '../open-loop.js';
 import type { LoadOptions } from '../options.js';
-import { HALOS, isOk, type LoadReport, machineFacts, verdict } from '../report.js';
+import { HALOS, type LoadReport, reportOf, verdict } from '../report.js';
 import type { RunContext } from '../run-context.js';
 import { ServerProcess } from '../server-process.js';
 import { timedKill } from '../stream-clients.js';
 
-const READY_WITHIN_MS = 60_000;
 /** PostgreSQL's backends report what they did within a second; the server's polls go on. */
 const STATISTICS_MS = 2_000;
 /** What the polls of both replicas do by themselves is measured over this. */
@@ -30,9 +28,7 @@ export async function runReconnectStorm(
   context: RunContext,
 ): Promise<LoadReport> {
   const count = options.streams ?? 0;
-  const databases = await LoadDatabases.start(context.directory);
-  context.onEnd(() => databases.stop());
-  const storm = await Storm.begin(options, context, databases, count);
+  const storm = await Storm.begin(options, context, count);
   const background = await storm.backgroundPerSecond();
   context.progress('cutting every stream');
   const cut = await storm.cut();
@@ -63,16 +59,10 @@ export async function runReconnectStorm(
       '',
     ]),
   ];
-  return {
-    profile: options.profile,
-    startedAt: context.startedAt,
-    options,
-    machine: await machineFacts(context.directory, databases),
-    measured: [],
+  return reportOf(options, context, storm.databases, {
     facts,
     verdicts,
-    ok: isOk(verdicts, options.enforce),
-  };
+  });
 }
 
 /** What one return of all streams took. */
@@ -96,27 +86,14 @@ class Storm {
     private near: ServerProcess,
     private readonly far: ServerProcess,
     private readonly adminToken: string,
-    private readonly databases: LoadDatabases,
+    readonly databases: LoadDatabases,
     private readonly lot: KillStreamLot,
   ) {}
 
-  static async begin(
-    options: LoadOptions,
-    context: RunContext,
-    databases: LoadDatabases,
-    count: number,
-  ): Promise<Storm> {
-    const { servers, adminToken } = await startHalo({
-      name: HALOS,
-      directory: context.directory,
-      storage: await makeHaloStorage('postgres', HALOS, context.directory, databases),
-      replicas: 2,
-      extraArgs: options.serverArgs,
-      readyWithinMs: READY_WITHIN_MS,
-    });
+  static async begin(options: LoadOptions, context: RunContext, count: number): Promise<Storm> {
+    const { servers, adminToken, databases } = await startOnPostgres(options, context, 2);
     const [near, far] = servers;
     if (near === undefined || far === undefined) throw new Error('Two replicas are needed.');
-    context.onEnd(() => far.stop());
     const lot = await KillStreamLot.open(context, near.url, adminToken, count);
     const storm = new Storm(near, far, adminToken, databases, lot);
     context.onEnd(() => storm.near.stop());

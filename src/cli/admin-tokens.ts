@@ -7,7 +7,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { digestOf, mintSecret } from '../actors/secrets.js';
-import type { Clock, Timer } from '../runtime/clock.js';
+import { type Clock, repeat } from '../runtime/clock.js';
 import { CodedError } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import type { Random } from '../runtime/random.js';
@@ -118,7 +118,6 @@ export async function watchAdminTokens(options: AdminTokensOptions): Promise<Adm
   onTokens(seen.tokens);
   let complaint = '';
   let closed = false;
-  let timer: Timer;
   const look = async (): Promise<void> => {
     const now = await readTokens(path).catch((error: unknown) => complain(error));
     if (closed) return;
@@ -133,7 +132,6 @@ export async function watchAdminTokens(options: AdminTokensOptions): Promise<Adm
         onTokens(now.tokens);
       }
     }
-    timer = clock.schedule(() => void look(), ADMIN_TOKENS_POLL_MS);
   };
   const complain = (error: unknown): undefined => {
     const reason = error instanceof Error ? error.message : 'unknown';
@@ -142,7 +140,7 @@ export async function watchAdminTokens(options: AdminTokensOptions): Promise<Adm
     }
     complaint = reason;
   };
-  timer = clock.schedule(() => void look(), ADMIN_TOKENS_POLL_MS);
+  const timer = repeat(clock, ADMIN_TOKENS_POLL_MS, look);
   return {
     made,
     close: () => {

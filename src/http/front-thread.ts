@@ -7,7 +7,7 @@ import { KILL_LIST_ACTOR, KillListClient } from '../actors/kill-list/client.js';
 import { LIMITER_ACTOR, LimiterClient } from '../actors/limiter/client.js';
 import { ActorChannel } from '../runtime/actor-channel.js';
 import { type ActorRef, refuseLater } from '../runtime/ask.js';
-import { systemClock } from '../runtime/clock.js';
+import { repeat, systemClock } from '../runtime/clock.js';
 import { openCpuPool } from '../runtime/cpu-pool.js';
 import { failure } from '../runtime/failure.js';
 import { openLog } from '../runtime/pino-log.js';
@@ -94,12 +94,10 @@ function openChannel(): ActorChannel {
 }
 
 function watchUpdates(): void {
-  systemClock.schedule(() => {
-    if (systemClock.monotonicMs() - updatedAtMs > UPDATE_AGE_MAX_MS) {
-      server.setReadiness({ ready: false, reasons: ['the main thread does not answer'] });
-    }
-    watchUpdates();
-  }, UPDATE_AGE_MAX_MS / 3);
+  repeat(systemClock, UPDATE_AGE_MAX_MS / 3, () => {
+    if (systemClock.monotonicMs() - updatedAtMs <= UPDATE_AGE_MAX_MS) return;
+    server.setReadiness({ ready: false, reasons: ['the main thread does not answer'] });
+  });
 }
 
 const control: FrontControl = {

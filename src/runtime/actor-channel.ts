@@ -4,7 +4,7 @@
  */
 import { READ_DEADLINE_MS, WRITE_DEADLINE_MS } from './actor.js';
 import { type ActorRef, type AnswerSink, type AskOptions, refuseLater } from './ask.js';
-import type { Clock, Timer } from './clock.js';
+import { type Clock, repeat, type Timer } from './clock.js';
 import { type Failure, failure } from './failure.js';
 import type { AnswerMessage, AskMessage, FromActorThread } from './protocol.js';
 
@@ -63,7 +63,7 @@ export class ActorChannel {
   attach(port: AskPort): void {
     this.detach();
     this.port = port;
-    this.scheduleSweep();
+    this.sweepTimer = repeat(this.clock, EXPIRY_SWEEP_MS, () => this.sweep());
   }
 
   /** The other side is gone: everything pending rejects. Idempotent. */
@@ -183,16 +183,13 @@ export class ActorChannel {
     }
   }
 
-  private scheduleSweep(): void {
-    this.sweepTimer = this.clock.schedule(() => {
-      const nowMs = this.clock.monotonicMs();
-      for (const group of this.groups.values()) {
-        if (group.message.deadlineMs + EXPIRY_GRACE_MS > nowMs) continue;
-        this.groups.delete(group.message.group);
-        this.settleGroup(group, expiredFailure(group));
-      }
-      this.scheduleSweep();
-    }, EXPIRY_SWEEP_MS);
+  private sweep(): void {
+    const nowMs = this.clock.monotonicMs();
+    for (const group of this.groups.values()) {
+      if (group.message.deadlineMs + EXPIRY_GRACE_MS > nowMs) continue;
+      this.groups.delete(group.message.group);
+      this.settleGroup(group, expiredFailure(group));
+    }
   }
 
   private settleGroup(group: Group, answer: Failure): void {

@@ -3,6 +3,7 @@
  * are served from, and made once for each version, since a long list costs as much to write down as
  * thousands of authentications do.
  */
+import { CodedError } from '../../runtime/failure.js';
 import { entryOnTheWire } from './frames.js';
 import type { KillListFeed } from './kill-list-feed.js';
 
@@ -10,7 +11,7 @@ import type { KillListFeed } from './kill-list-feed.js';
 export interface KillListAnswer {
   /** `"<epoch>.<version>"`, quotes included; the same on every replica. */
   readonly entityTag: string;
-  /** The whole document in UTF-8; nothing is done for it before this is called. */
+  /** The whole document in UTF-8. */
   body(): Buffer;
 }
 
@@ -25,19 +26,22 @@ export class KillListDocument {
    * none to be had.
    */
   async current(): Promise<KillListAnswer> {
-    const { epoch, version } = await this.feed.caughtUp();
-    const { asOfMs } = this.feed.mirror;
-    const entityTag = `"${epoch}.${version}"`;
-    return { entityTag, body: () => this.body({ epoch, version, asOfMs, entityTag }) };
-  }
-
-  private body(at: { epoch: string; version: number; asOfMs: number; entityTag: string }): Buffer {
-    if (this.written?.entityTag !== at.entityTag) {
-      const entries = JSON.stringify(this.feed.mirror.list().map(entryOnTheWire));
-      this.written = { entityTag: at.entityTag, entries: Buffer.from(`${entries}}`, 'utf8') };
+    await this.feed.caughtUp();
+    // Of one moment, tag and entries: another answer of the actor may move the mirror on.
+    const { mirror } = this.feed;
+    const { position, asOfMs } = mirror;
+    if (position === undefined) {
+      throw new CodedError('store_unavailable', 'The kill list is not complete yet.');
     }
-    const asOf = new Date(at.asOfMs).toISOString();
-    const head = `{"epoch":"${at.epoch}","version":${at.version},"asOf":"${asOf}","entries":`;
-    return Buffer.concat([Buffer.from(head, 'latin1'), this.written.entries]);
+    const { epoch, version } = position;
+    const entityTag = `"${epoch}.${version}"`;
+    if (this.written?.entityTag !== entityTag) {
+      const entries = JSON.stringify(mirror.list().map(entryOnTheWire));
+      this.written = { entityTag, entries: Buffer.from(`${entries}}`, 'utf8') };
+    }
+    const { entries } = this.written;
+    const asOf = new Date(asOfMs).toISOString();
+    const head = `{"epoch":"${epoch}","version":${version},"asOf":"${asOf}","entries":`;
+    return { entityTag, body: () => Buffer.concat([Buffer.from(head, 'latin1'), entries]) };
   }
 }

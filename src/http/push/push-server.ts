@@ -8,7 +8,7 @@ import type { GatewaysNews } from '../../actors/gateways/messages.js';
 import { KILL_LIST_ACTOR, type KillListClient } from '../../actors/kill-list/client.js';
 import type { KillListNews } from '../../actors/kill-list/messages.js';
 import type { LimiterClient } from '../../actors/limiter/client.js';
-import type { Timer } from '../../runtime/clock.js';
+import { repeat, type Timer } from '../../runtime/clock.js';
 import { describe } from '../../runtime/failure.js';
 import type { Random } from '../../runtime/random.js';
 import type { ExchangeHost } from '../exchange.js';
@@ -103,7 +103,7 @@ export class PushServer {
   start(): void {
     this.tickedAtMs = this.services.host.clock.monotonicMs();
     this.feed.start();
-    this.tick();
+    this.tickTimer = repeat(this.services.host.clock, TICK_MS, () => this.tick());
   }
 
   /** The list for whoever polls; see `KillListDocument.current`. */
@@ -148,22 +148,18 @@ export class PushServer {
   }
 
   private tick(): void {
-    const { clock } = this.services.host;
-    this.tickTimer = clock.schedule(() => {
-      const nowMs = clock.monotonicMs();
-      const lateMs = nowMs - this.tickedAtMs - TICK_MS;
-      this.tickedAtMs = nowMs;
-      this.tick();
-      if (lateMs > TICK_LATE_MAX_MS) this.streams.stoodStill(lateMs);
-      else if (this.feed.silentMs > SILENT_MAX_MS) {
-        void this.streams.endAll(CLOSE.tryLater);
-        return;
-      }
-      this.streams.beat();
-      if (nowMs - this.reportedAtMs < REPORT_PERIOD_MS) return;
-      this.reportedAtMs = nowMs;
-      this.report();
-    }, TICK_MS);
+    const nowMs = this.services.host.clock.monotonicMs();
+    const lateMs = nowMs - this.tickedAtMs - TICK_MS;
+    this.tickedAtMs = nowMs;
+    if (lateMs > TICK_LATE_MAX_MS) this.streams.stoodStill(lateMs);
+    else if (this.feed.silentMs > SILENT_MAX_MS) {
+      void this.streams.endAll(CLOSE.tryLater);
+      return;
+    }
+    this.streams.beat();
+    if (nowMs - this.reportedAtMs < REPORT_PERIOD_MS) return;
+    this.reportedAtMs = nowMs;
+    this.report();
   }
 
   private report(): void {
