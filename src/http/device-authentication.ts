@@ -326,7 +326,7 @@ export class DeviceAuthentication {
 
   private settle(pending: PendingAuthentication): void {
     pending.over = true;
-    this.host.metrics.requestEnded();
+    this.host.metrics.inFlight -= 1;
   }
 
   /** A bug: the log has it, and the connection is closed, since nothing sure can be said. */

@@ -211,7 +211,7 @@ export class Exchange {
     if (this.settled) return;
     this.settled = true;
     const { metrics, log, clock } = this.host;
-    metrics.requestEnded();
+    metrics.inFlight -= 1;
     const durationMs = clock.monotonicMs() - this.startedMs;
     metrics.counter(this.template, this.method, status).count += 1;
     metrics.duration(this.template).observe(durationMs);

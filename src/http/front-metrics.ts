@@ -36,22 +36,16 @@ export class FrontMetrics {
   inFlight = 0;
   aborted = 0;
   bodyBytes = 0;
-  /** Called whenever a request or a connection ended; for whoever waits for the last one. */
-  onEnded: (() => void) | undefined;
+  /** Called whenever a connection ended, as each does with its answer during a drain. */
+  onConnectionEnded: (() => void) | undefined;
   private readonly counters = new Map<string, RequestCounter>();
   private readonly durations = new Map<string, Histogram>();
   private readonly failures = new Map<ProblemCode, number>();
 
-  /** A request was answered, or its client went away. */
-  requestEnded(): void {
-    this.inFlight -= 1;
-    this.onEnded?.();
-  }
-
   /** A connection was opened (1) or is none any more (-1). */
   connectionsChanged(by: number): void {
     this.connections += by;
-    if (by < 0) this.onEnded?.();
+    if (by < 0) this.onConnectionEnded?.();
   }
 
   /** `route` is a template, never a path. */

@@ -107,20 +107,20 @@ export class FrontServer {
       const lingerEndMs = open > 0 ? sinceMs + LINGER_MS : nowMs;
       const untilMs = this.metrics.inFlight > 0 ? endMs : Math.min(endMs, lingerEndMs);
       if (nowMs >= untilMs) return;
-      await this.somethingEnded(untilMs - nowMs);
+      await this.connectionEnded(untilMs - nowMs);
     }
   }
 
-  /** Resolves when a request or a connection ends, at the latest after so long. */
-  private async somethingEnded(withinMs: number): Promise<void> {
+  /** Resolves when a connection ends, at the latest after so long. */
+  private async connectionEnded(withinMs: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = this.services.clock.schedule(resolve, withinMs);
-      this.metrics.onEnded = () => {
+      this.metrics.onConnectionEnded = () => {
         timer.cancel();
         resolve();
       };
     });
-    this.metrics.onEnded = undefined;
+    this.metrics.onConnectionEnded = undefined;
   }
 
   /** Closes every connection at once. Idempotent, and safe before `listen`. */
