@@ -188,6 +188,7 @@ export class FrontServer {
       adminTokens: () => this.adminTokens,
       hmacKey: Buffer.from(options.hmacKey),
     });
+    this.app.get('/api/*', (res, req) => routes.serveLook(res, req));
     this.app.any('/*', (res, req) => routes.serve(res, req));
   }
 }

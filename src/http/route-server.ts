@@ -73,19 +73,30 @@ export class RouteServer {
     this.shed = options.host.metrics.counter(SHED, 'GET', 503);
   }
 
-  /** The handler for every path that no other handler takes. Never throws. */
+  /**
+   * The handler for GET below `/api/`, which merely looks: with too many of them, one is refused
+   * before anything is taken out of it, since refusing has to cost a part of serving. Never throws.
+   */
+  serveLook(res: HttpResponse, req: HttpRequest): void {
+    const { host } = this.options;
+    if (host.shedding.take(ROUTE_WEIGHT)) {
+      this.exchange(res, req, true);
+      return;
+    }
+    this.shed.count += 1;
+    host.shedding.refuse(res, req.getHeader('x-request-id'), host.draining);
+  }
+
+  /** The handler for every other path that no handler takes. Never throws. */
   serve(res: HttpResponse, req: HttpRequest): void {
+    this.exchange(res, req, this.options.host.shedding.take(ROUTE_WEIGHT));
+  }
+
+  private exchange(res: HttpResponse, req: HttpRequest, taken: boolean): void {
     let exchange: Exchange | undefined;
     res.onAborted(() => exchange?.abort());
     try {
-      const { host } = this.options;
-      const taken = host.shedding.take(ROUTE_WEIGHT);
-      if (!taken && isMerelyLooking(req)) {
-        this.shed.count += 1;
-        host.shedding.refuse(res, req.getHeader('x-request-id'), host.draining);
-        return;
-      }
-      exchange = new Exchange(host, res, req);
+      exchange = new Exchange(this.options.host, res, req);
       void this.begin(exchange, taken);
     } catch (error) {
       this.options.host.log.error({ error: describe(error) }, 'A request could not be read.');
@@ -242,11 +253,6 @@ export class RouteServer {
   private unanswered(fault: unknown): void {
     this.options.host.log.error({ error: describe(fault) }, 'A problem could not be answered.');
   }
-}
-
-/** Told without taking anything out of the request: refusing has to cost a part of serving. */
-function isMerelyLooking(req: HttpRequest): boolean {
-  return req.getMethod() === 'get' && req.getUrl().startsWith('/api/');
 }
 
 /** Whoever revokes or kills may end the overload, and whoever asks for health must hear of it. */
