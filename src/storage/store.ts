@@ -5,6 +5,7 @@
  *
  * Source: DESIGN §3 and ADR-0021 ("Shared logs and replica consistency").
  */
+import type { EvidenceEvent, EvidenceStore } from './evidence-store.js';
 
 /** How far a view has applied one stream. */
 export interface Cursor {
@@ -169,6 +170,8 @@ export interface Changes {
   readonly kv?: readonly KvChange[];
   readonly documents?: readonly DocumentChange[];
   readonly counters?: readonly CounterChange[];
+  /** Evidence of what is decided here: durable with it, never without it. In this order. */
+  readonly evidence?: readonly EvidenceEvent[];
   /**
    * Streams whose change other replicas should hear of at once rather than at their next poll, as a
    * hint that may be lost. For rare streams only: never for each decision.
@@ -231,6 +234,7 @@ export interface Store {
    */
   commit(unit: UnitOfWork, decide: (locked: Locked) => Changes): Promise<Committed>;
   readonly kv: KeyValue;
+  readonly evidence: EvidenceStore;
   documents(keys: readonly DocumentKey[]): Promise<StoredDocument[]>;
   /** Live documents of a kind with an id after `afterId` ('' for the first), in id order. */
   listDocuments(kind: string, afterId: string, limit: number): Promise<StoredDocument[]>;

@@ -3,6 +3,7 @@
  * port, reads the journal's files itself, and knows from shared memory when there is nothing new.
  */
 import type { Clock } from '../../runtime/clock.js';
+import type { EvidenceStore } from '../evidence-store.js';
 import {
   CATCH_UP_PAGE_MAX,
   type CatchUp,
@@ -24,6 +25,7 @@ import {
   type UnitOfWork,
 } from '../store.js';
 import { StoreError } from '../store-error.js';
+import { fileEvidence } from './file-evidence.js';
 import { type FileSystem, systemFileSystem } from './file-system.js';
 import { HeadsReader } from './heads.js';
 import { readLiveJournal } from './journal-reader.js';
@@ -53,6 +55,7 @@ interface Backlog {
 export class FileStore implements Store {
   readonly backend = 'file';
   readonly kv: KeyValue;
+  readonly evidence: EvidenceStore;
   private readonly calls: StorageCalls;
   private readonly heads: HeadsReader;
   private backlog: Backlog | undefined;
@@ -65,6 +68,7 @@ export class FileStore implements Store {
     this.calls = new StorageCalls(connection.port, clock);
     this.heads = new HeadsReader(connection.heads);
     this.kv = keyValue(this.calls);
+    this.evidence = fileEvidence();
   }
 
   async replay(

@@ -24,6 +24,7 @@ import {
   type UnitOfWork,
 } from '../store.js';
 import { StoreError } from '../store-error.js';
+import { ModelEvidence } from './model-evidence.js';
 import { ModelTables } from './model-tables.js';
 
 interface Stream {
@@ -40,6 +41,7 @@ export interface ModelBackup {
   readonly newestId: number;
   readonly streams: ReadonlyMap<string, Stream>;
   readonly tables: ModelTables;
+  readonly evidence: ModelEvidence;
 }
 
 /** One store's data; deterministic on an injected clock and seeded randomness. */
@@ -47,6 +49,7 @@ export class ModelDatabase {
   /** The envelope format that records must be written in; a test of an upgrade sets it. */
   writeFormat: Format = FORMAT_NEWEST;
   tables = new ModelTables();
+  evidence = new ModelEvidence();
   readonly acks = new AckTable();
   private epoch: string;
   private serverStart = 1;
@@ -78,6 +81,7 @@ export class ModelDatabase {
       newestId,
       streams: copyOf(this.streams),
       tables: this.tables.copy(),
+      evidence: this.evidence.copy(),
     };
   }
 
@@ -88,6 +92,7 @@ export class ModelDatabase {
     this.newestId = backup.newestId;
     this.streams = copyOf(backup.streams);
     this.tables = backup.tables.copy();
+    this.evidence = backup.evidence.copy();
     this.restart();
   }
 
@@ -168,6 +173,7 @@ export class ModelDatabase {
     for (const change of changes.documents ?? []) draft.changeDocument(change, nowMs);
     for (const change of changes.counters ?? []) draft.count(change, nowMs);
     this.tables = draft;
+    this.evidence.enqueue(changes.evidence ?? []);
     const records = this.append(changes.appends ?? []);
     const cursors: Record<string, Cursor> = { ...before.cursors };
     for (const { stream, id, batch } of records) cursors[stream] = { id, batch };

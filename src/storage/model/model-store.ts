@@ -2,7 +2,13 @@
  * One replica's or thread's handle on a `ModelDatabase`, with hooks through which a simulation
  * delays, refuses or loses operations. Without hooks a catch-up is synchronous.
  */
-
+import type {
+  ChainedRecord,
+  ChainLinker,
+  ChainStatement,
+  DrainResult,
+  EvidenceStore,
+} from '../evidence-store.js';
 import type {
   CatchUp,
   Changes,
@@ -34,6 +40,7 @@ export type ModelOperation =
   | 'count'
   | 'sightings'
   | 'gatewayAcks'
+  | 'evidence'
   | 'sweep'
   | 'replaceEpoch';
 
@@ -52,13 +59,16 @@ export interface ModelHooks {
 export class ModelStore implements Store {
   readonly backend = 'model';
   readonly kv: KeyValue;
+  readonly evidence: EvidenceStore;
   private closed = false;
 
   constructor(
     private readonly database: ModelDatabase,
     private readonly hooks: ModelHooks = {},
+    private readonly linker?: ChainLinker,
   ) {
     this.kv = this.keyValue();
+    this.evidence = this.evidenceStore();
   }
 
   async replay(
@@ -159,6 +169,55 @@ export class ModelStore implements Store {
 
   async close(): Promise<void> {
     this.closed = true;
+  }
+
+  private evidenceStore(): EvidenceStore {
+    const { database } = this;
+    const run = async <T>(step: () => T): Promise<T> => this.run('evidence', step);
+    return {
+      mode: 'deferred',
+      drain: async (limit) => this.drain(limit),
+      append: async (statement) => this.appendEvidence(statement),
+      find: (ref) => run(() => database.evidence.find(ref)),
+      page: (afterSeq, limit) => run(() => database.evidence.page(afterSeq, limit)),
+      pageBack: (beforeSeq, limit) => run(() => database.evidence.pageBack(beforeSeq, limit)),
+      head: () => run(() => database.evidence.head()),
+      pending: () => run(() => database.evidence.pending),
+    };
+  }
+
+  /** The lock is held over what `link` waits for, as that of a transaction is. */
+  private async drain(limit: number): Promise<DrainResult> {
+    const { evidence } = this.database;
+    if (evidence.locked) return { kind: 'busy' };
+    evidence.locked = true;
+    try {
+      const queued = await this.run('evidence', () => evidence.oldest(limit));
+      const tail = evidence.tail();
+      const records = queued.length === 0 ? [] : await this.chainLinker().link(tail, queued);
+      await this.run('evidence', () => evidence.append(records, queued.length));
+      return { kind: 'drained', events: queued.length, head: evidence.head() };
+    } finally {
+      evidence.locked = false;
+    }
+  }
+
+  private async appendEvidence(statement: ChainStatement): Promise<readonly ChainedRecord[]> {
+    const { evidence } = this.database;
+    if (evidence.locked) throw new StoreError('store_unavailable', 'The head stayed locked.');
+    evidence.locked = true;
+    try {
+      const records = await this.chainLinker().state(evidence.tail(), statement);
+      await this.run('evidence', () => evidence.append(records, 0));
+      return records;
+    } finally {
+      evidence.locked = false;
+    }
+  }
+
+  private chainLinker(): ChainLinker {
+    if (this.linker !== undefined) return this.linker;
+    throw new StoreError('incompatible', 'Evidence cannot be chained without a signing key.');
   }
 
   private keyValue(): KeyValue {

@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../../runtime/clock.js';
 import type { Random } from '../../runtime/random.js';
+import type { ChainLinker, EvidenceStore } from '../evidence-store.js';
 import type {
   CatchUp,
   Changes,
@@ -28,6 +29,8 @@ import { clientConfig, type DatabaseAccess } from './connection.js';
 import { Connections } from './connections.js';
 import { count, getCounters, getSightings, recordSightings } from './counters.js';
 import { getDocuments, listDocuments } from './documents.js';
+import { evidenceStore } from './evidence-chain.js';
+import { type OutboxSeal, OutboxWriters } from './evidence-outbox.js';
 import { listGatewayAcks, recordGatewayAcks } from './gateway-acks.js';
 import { keyValue } from './key-value.js';
 import { replay } from './replay.js';
@@ -42,6 +45,8 @@ export interface PostgresStoreOptions extends DatabaseAccess {
   readonly directUrl?: string;
   /** This thread's share of the process's connections, at least `CONNECTIONS_MIN`. */
   readonly connectionsMax: number;
+  /** Authenticates queued evidence, and chains it; without it there can be none. */
+  readonly evidence?: { readonly seal: OutboxSeal; readonly linker: ChainLinker };
   readonly clock: Clock;
   readonly random: Random;
 }
@@ -58,6 +63,7 @@ export function openPostgresStore(options: PostgresStoreOptions): PostgresStore 
 export class PostgresStore implements Store {
   readonly backend = 'postgres';
   readonly kv: KeyValue;
+  readonly evidence: EvidenceStore;
   readonly #random: Random;
   readonly #watch: AnswerWatch;
   readonly #reader: CatchUpReader;
@@ -66,7 +72,7 @@ export class PostgresStore implements Store {
   #closing: Promise<void> | undefined;
 
   constructor(options: PostgresStoreOptions) {
-    const { connectionsMax, pooled, directUrl, clock, random, ...access } = options;
+    const { connectionsMax, pooled, directUrl, evidence, clock, random, ...access } = options;
     if (connectionsMax < CONNECTIONS_MIN) {
       throw new RangeError(`A store needs ${CONNECTIONS_MIN} connections, not ${connectionsMax}.`);
     }
@@ -81,8 +87,13 @@ export class PostgresStore implements Store {
     this.#reader = new CatchUpReader({ ...reading, clock, random, watch });
     const poolMax = connectionsMax - 1;
     this.#connections = new Connections({ config, connectionsMax: poolMax, pooled, watch });
-    this.#units = new UnitRunner(this.#connections, random);
+    this.#units = new UnitRunner(
+      this.#connections,
+      random,
+      new OutboxWriters(random, evidence?.seal),
+    );
     this.kv = keyValue(this.#connections);
+    this.evidence = evidenceStore(this.#connections, evidence?.linker);
   }
 
   facts(): Readonly<Record<string, number>> {

@@ -26,8 +26,9 @@ import {
 import { StoreError } from '../store-error.js';
 import type { Connections, Session, Write } from './connections.js';
 import { writeCounters } from './counters.js';
-import { isSerializationFailure } from './database-error.js';
+import { isSerializationFailure, serverError } from './database-error.js';
 import { foldDocuments, LOCK_DOCUMENTS, readDocuments, writeDocuments } from './documents.js';
+import type { OutboxWriters } from './evidence-outbox.js';
 import {
   APPEND,
   appendValues,
@@ -56,6 +57,7 @@ export class UnitRunner {
   constructor(
     private readonly connections: Connections,
     private readonly random: Random,
+    private readonly outbox: OutboxWriters,
   ) {}
 
   async run(unit: UnitOfWork, decide: (locked: Locked) => Changes): Promise<Committed> {
@@ -84,12 +86,13 @@ export class UnitRunner {
       return { kind: 'thrown', error };
     }
     const batch = Buffer.from(this.random.bytes(BATCH_BYTES)).toString('hex');
+    const outbox = this.outbox.begin(changes.evidence ?? []);
     try {
-      return {
-        kind: 'committed',
-        committed: await writeAndCommit(session, locked, changes, batch),
-      };
+      const committed = await writeAndCommit(session, locked, changes, batch, outbox.writes);
+      outbox.committed();
+      return { kind: 'committed', committed };
     } catch (error) {
+      if (serverError(error) !== undefined) outbox.rolledBack();
       return startOver(error);
     }
   }
@@ -175,6 +178,7 @@ async function writeAndCommit(
   locked: Locked,
   changes: Changes,
   batch: string,
+  evidence: readonly Write[],
 ): Promise<Committed> {
   const appends = lastOfEachKey(changes.appends ?? []);
   const writes: Write[] = [
@@ -182,6 +186,7 @@ async function writeAndCommit(
     ...writeValues(foldValues(changes.kv ?? [])),
     ...writeDocuments(foldDocuments(changes.documents ?? [])),
     ...writeCounters(changes.counters ?? []),
+    ...evidence,
     ...(changes.hints ?? []).map((stream) => [NOTIFY, notifyValues(stream)] as const),
   ];
   const [first] = await commitTogether(session, writes);
