@@ -67,6 +67,8 @@ export interface Masking {
   mask(value: unknown, name: string): Masked;
 }
 
+/** The label under which a signing key gives the key of the HMACs: `Keyring.derive`. */
+export const MASKING_LABEL = 'evidence-masking';
 /** Rules that an operator can read through; and each of them is tried on every name or string. */
 const FIELDS_MAX = 256;
 const PATTERNS_MAX = 64;
@@ -78,7 +80,7 @@ const REMOVED = '[masked]';
 
 /**
  * Makes a profile ready. Throws `CodedError` `masking_profile_invalid`, which names the rule.
- * `key` is `Keyring.derive('evidence-masking')` or as good.
+ * `key` is `Keyring.derive(MASKING_LABEL)` or as good.
  */
 export function prepareMasking(profile: MaskingProfile, key: MaskingKey): Masking {
   if (profile.fields.length > FIELDS_MAX) throw refused(`more than ${FIELDS_MAX} fields`);

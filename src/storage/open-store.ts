@@ -2,9 +2,11 @@
 import type { Clock } from '../runtime/clock.js';
 import type { Log } from '../runtime/log.js';
 import type { Random } from '../runtime/random.js';
+import type { ChainLinker } from './evidence-store.js';
 import { FileStore } from './file/file-store.js';
 import type { FileStoreConnection } from './file/protocol.js';
 import { clientConfig } from './postgres/connection.js';
+import type { OutboxSeal } from './postgres/evidence-outbox.js';
 import { HintListener } from './postgres/listener.js';
 import { openPostgresStore } from './postgres/postgres-store.js';
 import type { Store } from './store.js';
@@ -30,14 +32,27 @@ export interface StoreEnvironment {
   readonly log: Log;
 }
 
+/** What a thread's store makes and chains evidence with, where that is not the backend's own. */
+export interface StoreEvidence {
+  readonly seal: OutboxSeal;
+  readonly linker: ChainLinker;
+  /** Called after each commit that enqueued something. */
+  readonly onEnqueued: () => void;
+}
+
 /** Does not wait for the store: it connects when it is first asked. */
-export function openStore(source: StoreSource, environment: StoreEnvironment): Store {
+export function openStore(
+  source: StoreSource,
+  environment: StoreEnvironment,
+  evidence?: StoreEvidence,
+): Store {
   switch (source.backend) {
     case 'file':
       return new FileStore(source.connection, environment.clock);
     case 'postgres': {
       const { backend: _, ...options } = source;
-      return openPostgresStore({ ...options, ...environment });
+      const evidenced = evidence === undefined ? {} : { evidence };
+      return openPostgresStore({ ...options, ...environment, ...evidenced });
     }
   }
 }

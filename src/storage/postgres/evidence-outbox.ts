@@ -64,6 +64,7 @@ export class OutboxWriters {
   constructor(
     private readonly random: Random,
     private readonly seal: OutboxSeal | undefined,
+    private readonly onEnqueued: () => void = () => undefined,
   ) {}
 
   /** Numbers and authenticates the events. Whatever is not told its end is never used again. */
@@ -85,6 +86,7 @@ export class OutboxWriters {
       committed: () => {
         writer.last += events.length;
         this.#idle.push(writer);
+        this.onEnqueued();
       },
       rolledBack: () => void this.#idle.push(writer),
     };

@@ -46,7 +46,11 @@ export interface PostgresStoreOptions extends DatabaseAccess {
   /** This thread's share of the process's connections, at least `CONNECTIONS_MIN`. */
   readonly connectionsMax: number;
   /** Authenticates queued evidence, and chains it; without it there can be none. */
-  readonly evidence?: { readonly seal: OutboxSeal; readonly linker: ChainLinker };
+  readonly evidence?: {
+    readonly seal: OutboxSeal;
+    readonly linker: ChainLinker;
+    readonly onEnqueued?: () => void;
+  };
   readonly clock: Clock;
   readonly random: Random;
 }
@@ -90,7 +94,7 @@ export class PostgresStore implements Store {
     this.#units = new UnitRunner(
       this.#connections,
       random,
-      new OutboxWriters(random, evidence?.seal),
+      new OutboxWriters(random, evidence?.seal, evidence?.onEnqueued),
     );
     this.kv = keyValue(this.#connections);
     this.evidence = evidenceStore(this.#connections, evidence?.linker);
