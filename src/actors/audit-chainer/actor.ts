@@ -117,6 +117,8 @@ class AuditChainer implements ActorHandlers {
   private lastCheckpoint: { readonly seq: number; readonly atMs: number } | undefined;
   private lagRecords = 0;
   private head: StoredHead = { seq: -1, hash: '' };
+  /** The hash of the newest record after which the current key was seen to be held. */
+  private keyKnownAt: string | undefined;
   private drains = 0;
   private drained = 0;
   private errors = 0;
@@ -181,7 +183,7 @@ class AuditChainer implements ActorHandlers {
   async background(): Promise<void> {
     try {
       const head = await this.chain.head();
-      if (head.hash !== this.head.hash) await this.requireKey();
+      if (head.hash !== this.keyKnownAt) await this.requireKey();
       await this.drain();
       this.lagRecords = await this.chain.pending();
     } catch (error) {
@@ -329,6 +331,7 @@ class AuditChainer implements ActorHandlers {
     }
     keyAfter(this.environment.chaining.keyring, tail);
     this.head = head;
+    this.keyKnownAt = head.hash;
   }
 
   private async requirePublished(): Promise<void> {
