@@ -34,6 +34,7 @@ t.test('--dev needs nothing else: files in ./.halos on loopback', async (t) => {
     adminTokenFile: '.halos/admin-token',
     signingKeyFile: '.halos/signing-key.pem',
     makeSigningKey: true,
+    checkpointFile: '.halos/published-checkpoints.json',
     frontThreads: null,
     actorThreads: null,
     trustedProxies: [],
@@ -48,7 +49,7 @@ t.test('every option of serve that is built has an effect', async (t) => {
     `${POSTGRES} --listen [::1]:0 --metrics-listen 0.0.0.0:9000 --database-direct-url-file direct` +
       ' --database-pooled --database-max-conns 32 --database-insecure-tls --auto-migrate' +
       ' --front-threads 2 --actor-threads 3 --trusted-proxies 10.1.2.3/8,::1' +
-      ' --shutdown-grace 500ms --log-level debug --ready-file ready',
+      ' --shutdown-grace 500ms --log-level debug --ready-file ready --checkpoint-file checkpoints',
   );
   t.same(all, {
     dev: false,
@@ -66,6 +67,7 @@ t.test('every option of serve that is built has an effect', async (t) => {
     adminTokenFile: 'tokens',
     signingKeyFile: 'key',
     makeSigningKey: false,
+    checkpointFile: 'checkpoints',
     frontThreads: 2,
     actorThreads: 3,
     trustedProxies: ['10.0.0.0/8', '::1/128'],

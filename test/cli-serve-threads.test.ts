@@ -58,7 +58,7 @@ t.test(
 t.test('every thread has the limit: without one, none dies of its memory in time', async (t) => {
   const settings = { logLevel: 'silent', heapMaxMib: 300 };
   const specs = [
-    ...actorThreadSpecs(2, {} as never, settings),
+    ...actorThreadSpecs(2, {} as never, {} as never, settings),
     ...frontThreadSpecs(2, {} as never, () => [], settings),
   ];
   t.same(

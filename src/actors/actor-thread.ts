@@ -9,6 +9,7 @@ import { openStore, type StoreSource } from '../storage/open-store.js';
 import { sweepRegularly } from '../storage/sweeper.js';
 import { actorDefinition } from './catalogue.js';
 import { followHints } from './hinted-actors.js';
+import { type ThreadEvidenceData, threadEvidence } from './thread-evidence.js';
 
 /** What the supervisor's process gives to an actor thread. */
 export interface ActorThreadData {
@@ -17,14 +18,17 @@ export interface ActorThreadData {
   /** Whether this thread deletes what has expired; one for each process. */
   readonly sweeps: boolean;
   readonly logLevel: string;
+  readonly evidence: ThreadEvidenceData;
 }
 
 const { name, events, data } = threadStart<ActorThreadData>();
 const log = openLog(name, data.logLevel);
 const clock = systemClock;
 const random = systemRandom;
-const store = openStore(data.store, { clock, random, log });
-const environment = { store, clock, random, log };
+const evidence = threadEvidence(data.evidence, { clock, random });
+const store = openStore(data.store, { clock, random, log }, evidence.store);
+const { chaining } = evidence;
+const environment = { store, clock, random, log, evidence: evidence.recorder, chaining };
 const host = new ActorHost(
   data.actors.map((actor) => actorDefinition(actor, environment)),
   {
@@ -50,6 +54,7 @@ serveControl(
       sweeper?.stop();
       await hints.close();
       await store.close();
+      await evidence.close();
     },
   }),
 );

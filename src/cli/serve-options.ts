@@ -54,6 +54,8 @@ export interface ServeOptions {
   readonly signingKeyFile: string;
   /** Whether a missing signing key may be made: only where no other replica needs the same one. */
   readonly makeSigningKey: boolean;
+  /** Where this replica keeps the checkpoints of the evidence chain that it has given out. */
+  readonly checkpointFile: string;
   /** null: as the machine's cores suggest. */
   readonly frontThreads: number | null;
   readonly actorThreads: number | null;
@@ -74,6 +76,8 @@ const FREE_METRICS_LISTEN = '127.0.0.1:0';
 export const ADMIN_TOKEN_NAME = 'admin-token';
 /** Beside the admin token. */
 export const SIGNING_KEY_NAME = 'signing-key.pem';
+/** In the data directory, or behind the name of the signing key's file. */
+export const CHECKPOINTS_NAME = 'published-checkpoints.json';
 
 /** Orchestrators kill after 30 s by default and 5 minutes at the most that anyone waits. */
 const SHUTDOWN_GRACE_BOUNDS = { minMs: 0, maxMs: 300_000 };
@@ -168,6 +172,12 @@ export const SERVE_OPTIONS = [
     value: 'FILE',
     group: SECRETS,
     help: `Ed25519 as PKCS 8 PEM; required with a database (default DIR/${SIGNING_KEY_NAME})`,
+  },
+  {
+    name: 'checkpoint-file',
+    value: 'FILE',
+    group: SECRETS,
+    help: `what this replica has published of the chain (default DIR/${CHECKPOINTS_NAME})`,
   },
   {
     name: 'policy-dir',
@@ -292,14 +302,16 @@ function readBackend(given: Given): ServeOptions['backend'] {
 function readSecrets(
   given: Given,
   backend: ServeOptions['backend'],
-): Pick<ServeOptions, 'adminTokenFile' | 'signingKeyFile' | 'makeSigningKey'> {
+): Pick<ServeOptions, 'adminTokenFile' | 'signingKeyFile' | 'makeSigningKey' | 'checkpointFile'> {
   const adminTokenFile = readPath(given, 'admin-token-file');
   const signingKeyFile = readPath(given, 'signing-key-file');
+  const checkpointFile = readPath(given, 'checkpoint-file');
   if (backend.kind === 'file') {
     return {
       adminTokenFile: adminTokenFile ?? join(backend.dataDir, ADMIN_TOKEN_NAME),
       signingKeyFile: signingKeyFile ?? join(backend.dataDir, SIGNING_KEY_NAME),
       makeSigningKey: true,
+      checkpointFile: checkpointFile ?? join(backend.dataDir, CHECKPOINTS_NAME),
     };
   }
   if (signingKeyFile === undefined) {
@@ -312,7 +324,12 @@ function readSecrets(
       'a PostgreSQL database needs --admin-token-file: all replicas know the same tokens',
     );
   }
-  return { adminTokenFile, signingKeyFile, makeSigningKey: false };
+  return {
+    adminTokenFile,
+    signingKeyFile,
+    makeSigningKey: false,
+    checkpointFile: checkpointFile ?? `${signingKeyFile}.${CHECKPOINTS_NAME}`,
+  };
 }
 
 function readPath(given: Given, name: ServeOptionName): string | undefined {

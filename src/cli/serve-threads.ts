@@ -2,6 +2,7 @@
 import { totalmem } from 'node:os';
 import type { ActorThreadData } from '../actors/actor-thread.js';
 import { ACTOR_NAMES } from '../actors/catalogue.js';
+import type { ThreadEvidenceData } from '../actors/thread-evidence.js';
 import type { AdminToken } from '../http/authorization.js';
 import type { FrontThreadData } from '../http/front-thread.js';
 import type { FrontOptions } from '../http/services.js';
@@ -61,6 +62,7 @@ export interface ThreadSettings {
 export function actorThreadSpecs(
   threads: number,
   storage: ServerStorage,
+  evidence: ThreadEvidenceData,
   { logLevel, heapMaxMib }: ThreadSettings,
 ): ActorThreadSpec[] {
   return placeActors(ACTOR_NAMES, threads).map((actors, index) => ({
@@ -71,7 +73,8 @@ export function actorThreadSpecs(
     heapMaxMib,
     data: () => {
       const { source, transferList } = storage.storeSource();
-      const data: ActorThreadData = { actors, store: source, sweeps: index === 0, logLevel };
+      const sweeps = index === 0;
+      const data: ActorThreadData = { actors, store: source, sweeps, logLevel, evidence };
       return { data, transferList };
     },
   }));

@@ -1,6 +1,7 @@
 /** One running server: the main thread's parts, and the order in which they start and stop. */
 import { availableParallelism } from 'node:os';
 import type { Remote } from 'comlink';
+import type { ThreadEvidenceData } from '../actors/thread-evidence.js';
 import type { AdminToken } from '../http/authorization.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
 import { limiterFamilies } from '../http/limiter-families.js';
@@ -19,6 +20,7 @@ import { type PlacedActor, Supervisor } from '../runtime/supervisor.js';
 import { type AdminTokensWatch, watchAdminTokens } from './admin-tokens.js';
 import { ReadinessWatch } from './readiness.js';
 import { type ReadyFacts, removeReadyFile, writeReadyFile } from './ready-file.js';
+import { openServerEvidence } from './serve-evidence.js';
 import type { ServeOptions } from './serve-options.js';
 import { openServerStorage, type ServerStorage } from './serve-storage.js';
 import {
@@ -28,7 +30,6 @@ import {
   threadHeapMaxMib,
   usableMemoryBytes,
 } from './serve-threads.js';
-import { openSigningKeyFile } from './signing-key-file.js';
 import { packageVersion } from './version.js';
 import { welcomeText } from './welcome.js';
 
@@ -122,6 +123,8 @@ export class Server {
   private async open(): Promise<void> {
     const { options, log } = this;
     const counts = serverThreadCounts(options, availableParallelism());
+    const { replica, version } = this;
+    const evidence = await openServerEvidence(options, { id: replica, version }, random);
     const storage = await openServerStorage(options.backend, {
       replica: this.replica,
       actorThreads: counts.actors,
@@ -130,11 +133,6 @@ export class Server {
       onDeath: (reason) => this.reportFatal(reason),
     });
     this.storage = storage;
-    const { keyring } = await openSigningKeyFile(
-      options.signingKeyFile,
-      options.makeSigningKey,
-      random,
-    );
     this.tokenWatch = await watchAdminTokens({
       path: options.adminTokenFile,
       clock,
@@ -150,8 +148,8 @@ export class Server {
     this.metrics = await openMetrics(options, log, () => this.supervisor);
     const { host } = options.listen;
     const port = await proveFreePort(host, options.listen.port);
-    const { secret } = keyring.derive(IDEMPOTENCY_KEY_LABEL);
-    const supervisor = this.makeSupervisor(storage, counts, port, secret);
+    const { secret } = evidence.keyring.derive(IDEMPOTENCY_KEY_LABEL);
+    const supervisor = this.makeSupervisor(storage, evidence.data, counts, { port, secret });
     this.supervisor = supervisor;
     await supervisor.start();
     this.readiness = this.watchReadiness(storage, supervisor, {
@@ -164,9 +162,9 @@ export class Server {
 
   private makeSupervisor(
     storage: ServerStorage,
+    evidence: ThreadEvidenceData,
     counts: ThreadCounts,
-    port: number,
-    hmacKey: Uint8Array,
+    { port, secret: hmacKey }: { readonly port: number; readonly secret: Uint8Array },
   ): Supervisor<FrontControl> {
     const { options, log, replica, version } = this;
     const front = {
@@ -182,7 +180,7 @@ export class Server {
     const heapMaxMib = threadHeapMaxMib(usableMemoryBytes(), counts);
     const settings = { logLevel: options.logLevel, heapMaxMib };
     return new Supervisor<FrontControl>(
-      actorThreadSpecs(counts.actors, storage, settings),
+      actorThreadSpecs(counts.actors, storage, evidence, settings),
       frontThreadSpecs(counts.front, front, () => this.adminTokens, settings),
       { clock, random, log, onFatal: (reason) => this.reportFatal(reason) },
       (started: SupervisedThread<FrontControl>) =>

@@ -13,14 +13,15 @@ export async function openSigningKeyFile(
   path: string,
   makeIfMissing: boolean,
   random: Random,
-): Promise<{ readonly keyring: Keyring; readonly made: boolean }> {
+): Promise<{ readonly keyring: Keyring; readonly pem: string; readonly made: boolean }> {
   if (makeIfMissing) {
     const makePem = (): string => signingKeyPem(() => generateKeyPairSync('ed25519'));
     const { text, made } = await readOrMakePrivateFile(path, makePem, random);
-    return { keyring: parseKeyring(text), made };
+    return { keyring: parseKeyring(text), pem: text, made };
   }
   try {
-    return { keyring: parseKeyring(await readText(path)), made: false };
+    const pem = await readText(path);
+    return { keyring: parseKeyring(pem), pem, made: false };
   } catch (error) {
     if (!hasCode(error, 'ENOENT')) throw error;
     throw new CodedError(
