@@ -31,6 +31,7 @@ const PROMISED = [
   'data-dir',
   'database-url-file',
   'auto-migrate',
+  'checkpoint-file',
   'database-direct-url-file',
   'database-pooled',
   'database-max-conns',

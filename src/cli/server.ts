@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import type { Remote } from 'comlink';
 import type { ThreadEvidenceData } from '../actors/thread-evidence.js';
 import type { AdminToken } from '../http/authorization.js';
+import { auditFacts, evidenceFamilies } from '../http/evidence-families.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
 import { limiterFamilies } from '../http/limiter-families.js';
 import { MetricsListener, type MetricsSnapshot } from '../http/metrics-exposition.js';
@@ -230,6 +231,7 @@ export class Server {
       epoch: typeof epoch === 'string' ? epoch : '',
       version: this.version,
       push: this.hintsListening ? 'listen' : 'poll',
+      chain_lag_records: auditFacts(actors)?.lagRecords ?? null,
       actors: actors.map(({ name, thread, state, readDepth, writeDepth, restarts, facts }) => ({
         name,
         thread,
@@ -275,5 +277,6 @@ async function measured(
   const { actors, store } = await supervisor.inspect();
   const fronts = await supervisor.eachFront(async (front) => front.snapshot());
   const log = logFamilies(droppedLogLines());
-  return { fronts, actors, others: [...storeFamilies(store), ...limiterFamilies(actors), ...log] };
+  const others = [...storeFamilies(store), ...limiterFamilies(actors), ...evidenceFamilies(actors)];
+  return { fronts, actors, others: [...others, ...log] };
 }

@@ -57,6 +57,8 @@ export interface StatusDocument {
   readonly version: string;
   /** How changes by other replicas get here. */
   readonly push?: 'listen' | 'poll';
+  /** Events that wait for their place in the evidence chain; null: not known at the moment. */
+  readonly chain_lag_records?: number | null;
   readonly actors: readonly ActorStatus[];
 }
 
