@@ -1,5 +1,6 @@
 /** The audit chainer on PostgreSQL: what it drains and states, and what stops it. */
 import t from 'tap';
+import { settle } from '../src/actors/audit-chainer/settle.js';
 import { KIND_CHECKPOINT, KIND_GENESIS, KIND_RESTORE_ACCEPTED } from '../src/evidence/format.js';
 import { systemClock } from '../src/runtime/clock.js';
 import { seededRandom } from '../src/runtime/random.js';
@@ -90,6 +91,29 @@ t.test('two replicas chain each event once, and an orderly stop is the last reco
   for (const ref of refs) t.ok(records.some((record) => record.ref === ref));
   t.equal((await kinds(one.store)).filter((kind) => kind === 'server.stopped').length, 1);
   t.equal(await verified(one.store), 'verified');
+});
+
+t.test('a command settles its own work, also while a server is at it', async (t) => {
+  const database = await cluster.database();
+  const pem = newSigningKeyPem();
+  const server = await replica(t, database.url, pem, { id: 'server' });
+  const parts = evidenceParts(pem, systemClock, seededRandom(Date.now()));
+  const store = openStore(t, database.url, { evidence: parts.store });
+  const refs: string[] = [];
+  for (let round = 0; round < 20; round += 1) {
+    const position = await store.replay([], () => undefined);
+    await store.commit({ streams: [], position }, ({ storeTimeMs: atMs }) => {
+      const by = { type: 'test', id: 'command' };
+      const event = parts.recorder.event({ kind: 'test.command', by, atMs, data: {} });
+      refs.push(event.ref);
+      return { evidence: [event] };
+    });
+    void server.record('test.server');
+    t.ok(await settle(store.evidence, refs.slice(-1), systemClock));
+  }
+  for (const ref of refs) t.equal((await store.evidence.find(ref))?.pending, false);
+  await until('all are chained', async () => (await store.evidence.pending()) === 0);
+  t.equal(await verified(store), 'verified');
 });
 
 t.test('checkpoints are stated every thousand records, and on demand', async (t) => {
