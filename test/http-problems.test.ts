@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { DEVICE_CODES } from '../src/actors/devices/messages.js';
+import { EVIDENCE_CODES } from '../src/actors/evidence.js';
 import { GATEWAY_CODES } from '../src/actors/gateways/messages.js';
 import { KILL_LIST_CODES } from '../src/actors/kill-list/messages.js';
 import { LIMITER_CODES } from '../src/actors/limiter/messages.js';
@@ -65,6 +66,7 @@ t.test('every code of every layer leads to a problem', (t) => {
     ...KILL_LIST_CODES,
     ...GATEWAY_CODES,
     ...LIMITER_CODES,
+    ...EVIDENCE_CODES,
     ...HTTP_CODES,
   ]) {
     const answered = problemCodeOf(code);

@@ -13,6 +13,11 @@ import type { Random } from '../runtime/random.js';
 import { newRef } from '../storage/chain-linker.js';
 import type { EvidenceEvent } from '../storage/evidence-store.js';
 
+/** What a recorder refuses an event with. */
+export const EVIDENCE_CODES = ['evidence_too_large', 'evidence_invalid'] as const;
+/** One of `EVIDENCE_CODES`. */
+export type EvidenceCode = (typeof EVIDENCE_CODES)[number];
+
 /** Who did what, at which time of the store's clock. */
 export interface Act {
   /** Such as `device.revoked`. */
@@ -30,6 +35,11 @@ export interface EvidenceRecorder {
    * or `evidence_invalid`.
    */
   event(act: Act): EvidenceEvent;
+  /**
+   * A text as it may stand outside of evidence, in records and rows: without what the profile masks
+   * in a field of that name.
+   */
+  mask(field: string, text: string): string;
   /**
    * HMAC-SHA256 behind the id of its key, by which something is recognised again on any replica
    * without being kept. `label` keeps purposes apart.
@@ -54,6 +64,10 @@ export function evidenceRecorder(options: {
       const ref = newRef(random, clock);
       const draft = { ref, kind, at: new Date(atMs).toISOString(), by, data };
       return { ref, text: encodeEvent(draft, masking) };
+    },
+    mask: (field, text) => {
+      const { value } = masking.mask({ [field]: text }, 'data');
+      return (value as Readonly<Record<string, string>>)[field] ?? '';
     },
     hmac: (label, text) => hmacBy(keyring.current, label, text),
     isHmac: (label, text, hmac) => {

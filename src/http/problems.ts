@@ -4,11 +4,13 @@
  * stable; titles and details are for people and may change.
  */
 import type { DeviceCode } from '../actors/devices/messages.js';
+import type { EvidenceCode } from '../actors/evidence.js';
 import type { GatewayCode } from '../actors/gateways/messages.js';
 import type { KillListCode } from '../actors/kill-list/messages.js';
 import type { LimiterCode } from '../actors/limiter/messages.js';
 import type { RuntimeCode } from '../runtime/failure.js';
 import type { StoreCode } from '../storage/store-error.js';
+import { EVIDENCE_PROBLEMS } from './evidence-problems.js';
 
 /** Codes that the HTTP front end itself answers with. */
 export const HTTP_CODES = [
@@ -43,10 +45,8 @@ export const INTERNAL_CODES = {
 } as const satisfies Partial<Record<StoreCode, RuntimeCode | StoreCode>>;
 type InternalCode = keyof typeof INTERNAL_CODES;
 
-export type ProblemCode = Exclude<
-  RuntimeCode | StoreCode | DeviceCode | KillListCode | GatewayCode | LimiterCode | HttpCode,
-  InternalCode
->;
+type ActorCode = DeviceCode | KillListCode | GatewayCode | LimiterCode | EvidenceCode;
+export type ProblemCode = Exclude<RuntimeCode | StoreCode | ActorCode | HttpCode, InternalCode>;
 
 /** What the catalogue says of a code. */
 export interface Problem {
@@ -370,6 +370,7 @@ export const PROBLEMS: Readonly<Record<ProblemCode, Problem>> = {
   ...KILL_LIST_PROBLEMS,
   ...GATEWAY_PROBLEMS,
   ...LIMITER_PROBLEMS,
+  ...EVIDENCE_PROBLEMS,
 };
 
 /** The catalogue's code for whatever a `Failure` carries; what nobody foresaw is internal_error. */

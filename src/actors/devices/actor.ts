@@ -23,6 +23,7 @@ import {
   type StreamBehaviour,
 } from '../../runtime/stream-actor.js';
 import type { Locked, Store, StoredRecord } from '../../storage/store.js';
+import type { EvidenceRecorder } from '../evidence.js';
 import { stillInProgress } from '../idempotency.js';
 import { KILL_LIST_STREAM } from '../kill-list/state.js';
 import type { StorageTypes } from '../storage-types.js';
@@ -57,6 +58,8 @@ export interface DevicesEnvironment {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  /** Without one nothing is recorded: for parts that are looked at alone. */
+  readonly evidence?: EvidenceRecorder;
 }
 
 const UNKNOWN: Failure = failure('device_unknown', 'No device has this credential.');
@@ -128,7 +131,8 @@ class DevicesBehaviour implements StreamBehaviour<DevicesState, StorageTypes> {
   }
 
   overlay(state: DevicesState, locked: Locked): Overlay<StorageTypes> {
-    const overlay = new DevicesOverlay(state, locked, this.environment.random);
+    const { random, evidence } = this.environment;
+    const overlay = new DevicesOverlay(state, locked, random, evidence);
     return {
       decide: (kind, payload) => {
         const decide = decideWrite[kind as keyof DeviceWrites] as (

@@ -1,9 +1,11 @@
 /**
  * What each write means: pure decisions on the overlay. Every function first finds out whether it
- * may, throwing a `CodedError` if not, and only then changes the overlay.
+ * may, throwing a `CodedError` if not; then records what it is about to do, which may throw as well;
+ * and only then changes the overlay.
  */
 import { CodedError } from '../../runtime/failure.js';
 import { uuidV7 } from '../../runtime/random.js';
+import { actTime, adminParty, deviceParty, tokenParty } from '../act-kinds.js';
 import {
   type Idempotency,
   idempotencyChange,
@@ -40,6 +42,8 @@ export interface TokenRow {
   readonly spent?: { readonly deviceId: string; readonly deviceKey?: string };
   /** The idempotent call that minted it, which must not mint another once it is spent. */
   readonly mintedBy?: { readonly key: string; readonly bodyHmac: string };
+  /** Ref of the evidence of its minting: what the token is known by in all evidence. */
+  readonly mintedIn?: string;
 }
 
 /** What an idempotency row keeps of a call that minted a secret. */
@@ -82,24 +86,44 @@ function mintToken(overlay: DevicesOverlay, input: MintToken): MintedToken {
   if (before && (isVoid || before.row.expiresAtMs <= nowMs)) throw superseded();
   const token = mintSecret('enroll', overlay.random);
   const tokenDigest = digestOf(token);
-  const row: TokenRow = before?.row ?? {
-    user: input.user,
-    voidedBeforeMs: overlay.voidedUpToMs(input.user),
-    expiresAtMs: nowMs + input.ttlSeconds * 1000,
-    ...(input.idempotency
-      ? {
-          mintedBy: {
-            key: idempotencyKvKey(input.idempotency),
-            bodyHmac: input.idempotency.bodyHmac,
-          },
-        }
-      : {}),
-  };
+  const row = before ? reissuedRow(overlay, input, before.row) : newTokenRow(overlay, input);
   if (before)
     overlay.values.change({ op: 'delete', key: enrollmentTokenKvKey(before.tokenDigest) });
   putToken(overlay, tokenDigest, row);
   overlay.values.remember(input.idempotency, { tokenDigest, row } satisfies MintedBefore);
   return { token, expiresAtMs: row.expiresAtMs };
+}
+
+function newTokenRow(overlay: DevicesOverlay, input: MintToken): TokenRow {
+  const { user, ttlSeconds, by, idempotency } = input;
+  const expiresAtMs = overlay.nowMs + ttlSeconds * 1000;
+  const mintedIn = overlay.evidence.record({
+    kind: 'enrollment-token.minted',
+    by: adminParty(by),
+    data: { user, expiresAt: actTime(expiresAtMs) },
+  });
+  const mintedBy = idempotency && {
+    key: idempotencyKvKey(idempotency),
+    bodyHmac: idempotency.bodyHmac,
+  };
+  return {
+    user,
+    voidedBeforeMs: overlay.voidedUpToMs(user),
+    expiresAtMs,
+    ...(mintedBy ? { mintedBy } : {}),
+    ...(mintedIn === undefined ? {} : { mintedIn }),
+  };
+}
+
+/** The row that was, for another token: nothing of it changes. */
+function reissuedRow(overlay: DevicesOverlay, { by }: MintToken, row: TokenRow): TokenRow {
+  const { user, expiresAtMs, mintedIn = null } = row;
+  overlay.evidence.record({
+    kind: 'enrollment-token.reissued',
+    by: adminParty(by),
+    data: { user, expiresAt: actTime(expiresAtMs), mintedIn },
+  });
+  return row;
 }
 
 function putToken(overlay: DevicesOverlay, tokenDigest: string, row: TokenRow): void {
@@ -113,6 +137,11 @@ function voidTokens(overlay: DevicesOverlay, input: VoidTokens): VoidedTokens {
   if (before) return before;
   // Every void moves the mark, also one after the store's clock was set back.
   const voidedUpToMs = Math.max(overlay.nowMs, overlay.voidedUpToMs(input.user) + 1);
+  overlay.evidence.record({
+    kind: 'enrollment-tokens.voided',
+    by: adminParty(input.by),
+    data: { user: input.user, voidedUpTo: actTime(voidedUpToMs) },
+  });
   overlay.voidTokens(input.user, voidedUpToMs);
   overlay.values.remember(input.idempotency, { voidedUpToMs });
   return { voidedUpToMs };
@@ -125,21 +154,10 @@ function enroll(overlay: DevicesOverlay, input: Enroll): Enrolled {
     const sameKey = row.spent.deviceKey !== undefined && row.spent.deviceKey === input.deviceKey;
     const sameCall = before !== undefined && before.deviceId === row.spent.deviceId;
     if (!sameKey && !sameCall) throw tokenInvalid();
-    return enrollAgain(overlay, input, row.spent.deviceId);
+    return enrollAgain(overlay, input, row, row.spent.deviceId);
   }
   const credential = mintSecret('device', overlay.random);
-  const device: Device = {
-    ordinal: overlay.nextOrdinal(),
-    id: `dev_${uuidV7(overlay.random, overlay.nowMs)}`,
-    user: row.user,
-    name: input.name,
-    platform: input.platform,
-    enrolledAtMs: overlay.nowMs,
-    digest: digestOf(credential),
-    previousDigest: undefined,
-    previousUntilMs: 0,
-    unconfirmed: input.deviceKey !== undefined || input.idempotency !== undefined,
-  };
+  const device = newDevice(overlay, input, row, digestOf(credential));
   overlay.putDevice(device);
   const spent = {
     deviceId: device.id,
@@ -154,10 +172,47 @@ function enroll(overlay: DevicesOverlay, input: Enroll): Enrolled {
   return { device: viewOf(device, undefined), credential };
 }
 
+function newDevice(
+  overlay: DevicesOverlay,
+  input: Enroll,
+  { user, mintedIn }: TokenRow,
+  digest: string,
+): Device {
+  const { name, platform, deviceKey = null } = input;
+  const id = `dev_${uuidV7(overlay.random, overlay.nowMs)}`;
+  overlay.evidence.record({
+    kind: 'device.enrolled',
+    by: tokenParty(mintedIn),
+    data: { device: id, user, name, platform, deviceKey },
+  });
+  return {
+    ordinal: overlay.nextOrdinal(),
+    id,
+    user,
+    name: overlay.evidence.mask('name', name),
+    platform: overlay.evidence.mask('platform', platform),
+    enrolledAtMs: overlay.nowMs,
+    digest,
+    previousDigest: undefined,
+    previousUntilMs: 0,
+    unconfirmed: input.deviceKey !== undefined || input.idempotency !== undefined,
+  };
+}
+
 /** The answer to the first redemption was lost: the same device, with a rotated credential. */
-function enrollAgain(overlay: DevicesOverlay, input: Enroll, deviceId: string): Enrolled {
+function enrollAgain(
+  overlay: DevicesOverlay,
+  input: Enroll,
+  { mintedIn }: TokenRow,
+  deviceId: string,
+): Enrolled {
   const device = overlay.device(deviceId);
   if (!device?.unconfirmed || overlay.revocation(deviceId)) throw tokenInvalid();
+  overlay.evidence.record({
+    kind: 'device.enrolled-again',
+    by: tokenParty(mintedIn),
+    data: { device: device.id, user: device.user },
+  });
   const credential = mintSecret('device', overlay.random);
   const renewed: Device = { ...device, digest: digestOf(credential) };
   overlay.putDevice(renewed);
@@ -190,13 +245,23 @@ function revoke(overlay: DevicesOverlay, input: Revoke): DeviceView {
   const before = overlay.values.answered<DeviceView>(input.idempotency);
   if (before) return before;
   const device = knownDevice(overlay, input.id);
-  const { id, reason, by } = input;
-  const already = overlay.revocation(id);
-  const revocation: Revocation = already ?? { id, reason, by, atMs: overlay.nowMs };
-  if (!already) overlay.revoke(revocation);
+  const revocation = overlay.revocation(input.id) ?? newRevocation(overlay, input, device);
   const view = viewOf(device, revocation);
   overlay.values.remember(input.idempotency, view);
   return view;
+}
+
+function newRevocation(overlay: DevicesOverlay, input: Revoke, device: Device): Revocation {
+  const { id, reason, by } = input;
+  overlay.evidence.record({
+    kind: 'device.revoked',
+    by: adminParty(by),
+    data: { device: id, user: device.user, reason },
+  });
+  const masked = overlay.evidence.mask('reason', reason);
+  const revocation: Revocation = { id, reason: masked, by, atMs: overlay.nowMs };
+  overlay.revoke(revocation);
+  return revocation;
 }
 
 function rotate(overlay: DevicesOverlay, input: Rotate): Rotated {
@@ -210,9 +275,30 @@ function rotate(overlay: DevicesOverlay, input: Rotate): Rotated {
   const digest = digestOf(credential);
   const replaced = before ? {} : overlapOf(device.digest, input.overlapSeconds, overlay.nowMs);
   const rotated: Device = { ...device, ...replaced, digest, unconfirmed: false };
+  recordRotation(overlay, input.caller, rotated, before !== undefined);
   overlay.putDevice(rotated);
   rememberCredential(overlay, input.idempotency, rotated);
   return { credential };
+}
+
+function recordRotation(
+  overlay: DevicesOverlay,
+  caller: Caller,
+  rotated: Device,
+  isAgain: boolean,
+): void {
+  const { id: device, user, previousDigest, previousUntilMs } = rotated;
+  const by = caller.kind === 'admin' ? adminParty(caller.name) : deviceParty(device);
+  if (isAgain) {
+    overlay.evidence.record({ kind: 'device.reissued', by, data: { device, user } });
+    return;
+  }
+  const oldWorksUntil = previousDigest === undefined ? null : actTime(previousUntilMs);
+  overlay.evidence.record({
+    kind: 'device.rotated',
+    by,
+    data: { device, user, oldWorksUntil },
+  });
 }
 
 function overlapOf(

@@ -5,7 +5,9 @@
 import type { Random } from '../../runtime/random.js';
 import type { Format } from '../../storage/envelope.js';
 import type { Changes, Locked } from '../../storage/store.js';
+import { BatchEvidence } from '../batch-evidence.js';
 import { BatchValues } from '../batch-values.js';
+import type { EvidenceRecorder } from '../evidence.js';
 import {
   type Device,
   type DevicesRecord,
@@ -28,13 +30,16 @@ export class DevicesOverlay {
   private readonly records: DevicesRecord[] = [];
   private enrolled = 0;
   readonly values: BatchValues;
+  readonly evidence: BatchEvidence;
 
   constructor(
     private readonly state: DevicesState,
     private readonly locked: Locked,
     readonly random: Random,
+    recorder: EvidenceRecorder | undefined,
   ) {
     this.values = new BatchValues(locked);
+    this.evidence = new BatchEvidence(recorder, locked.storeTimeMs);
   }
 
   /** The store's clock under the lock. */
@@ -94,6 +99,7 @@ export class DevicesOverlay {
     return {
       appends: this.records.map((record) => toAppend(record, format)),
       kv: this.values.changes,
+      evidence: this.evidence.events,
     };
   }
 }

@@ -15,6 +15,7 @@ import type { Log } from '../../runtime/log.js';
 import type { Random } from '../../runtime/random.js';
 import { type ReadView, StreamActor, type StreamBehaviour } from '../../runtime/stream-actor.js';
 import type { Locked, Store, StoredRecord } from '../../storage/store.js';
+import type { EvidenceRecorder } from '../evidence.js';
 import { idempotencyKvKeys, stillInProgress } from '../idempotency.js';
 import { KILL_LIST_STREAM } from '../kill-list/state.js';
 import type { StorageTypes } from '../storage-types.js';
@@ -44,6 +45,8 @@ export interface GatewaysEnvironment {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  /** Without one nothing is recorded: for parts that are looked at alone. */
+  readonly evidence?: EvidenceRecorder;
 }
 
 const UNKNOWN: Failure = failure('token_unknown', 'No gateway has this token.');
@@ -129,7 +132,8 @@ class GatewaysBehaviour implements StreamBehaviour<GatewaysState, StorageTypes> 
   }
 
   overlay(state: GatewaysState, locked: Locked): GatewaysOverlay {
-    return new GatewaysOverlay(state, locked, this.environment.random);
+    const { random, evidence } = this.environment;
+    return new GatewaysOverlay(state, locked, random, evidence);
   }
 
   expired(ask: WriteAsk, running: readonly WriteAsk[]): Failure | undefined {

@@ -4,7 +4,10 @@ import { type Random, uuidV7 } from '../../runtime/random.js';
 import type { Overlay } from '../../runtime/stream-actor.js';
 import type { Format } from '../../storage/envelope.js';
 import type { Changes, Locked } from '../../storage/store.js';
+import { actTime, adminParty } from '../act-kinds.js';
+import { BatchEvidence } from '../batch-evidence.js';
 import { BatchValues } from '../batch-values.js';
+import type { EvidenceRecorder } from '../evidence.js';
 import { type Idempotency, superseded } from '../idempotency.js';
 import { digestOf, mintSecret } from '../secrets.js';
 import type { StorageTypes } from '../storage-types.js';
@@ -45,15 +48,18 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
   private readonly removals = new Map<string, Removal>();
   private readonly records: GatewaysRecord[] = [];
   private readonly values: BatchValues;
+  private readonly evidence: BatchEvidence;
   private size: number;
 
   constructor(
     private readonly state: GatewaysState,
     private readonly locked: Locked,
     private readonly random: Random,
+    recorder: EvidenceRecorder | undefined,
   ) {
     this.size = state.byId.size;
     this.values = new BatchValues(locked);
+    this.evidence = new BatchEvidence(recorder, locked.storeTimeMs);
   }
 
   decide(kind: string, payload: unknown): unknown {
@@ -66,6 +72,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     return {
       appends: this.records.map((record) => toGatewayAppend(record, format)),
       kv: this.values.changes,
+      evidence: this.evidence.events,
       ...(this.records.length === 0 ? {} : { hints: [GATEWAYS_STREAM] }),
     };
   }
@@ -80,16 +87,23 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     remove: (input) => this.remove(input),
   };
 
-  private create({ name, idempotency }: CreateGateway): CreatedGateway {
-    const before = this.values.answered<TokenBefore>(idempotency);
+  private create(input: CreateGateway): CreatedGateway {
+    const before = this.values.answered<TokenBefore>(input.idempotency);
+    const made = before ? this.createdBefore(before, input.by) : this.newGateway(input);
     const token = mintSecret('gateway', this.random);
     const digest = digestOf(token);
-    if (before) {
-      const made = this.unchangedSince(before);
-      this.put({ ...made, digest });
-      this.rememberToken(idempotency, { id: made.id, digest });
-      return { id: made.id, name: made.name, token };
-    }
+    this.put({ ...made, digest });
+    this.rememberToken(input.idempotency, { id: made.id, digest });
+    return { id: made.id, name: made.name, token };
+  }
+
+  private createdBefore(before: TokenBefore, by: string): Gateway {
+    const gateway = this.unchangedSince(before);
+    this.recordReissue(gateway, by);
+    return gateway;
+  }
+
+  private newGateway({ name, by }: CreateGateway): Omit<Gateway, 'digest'> {
     if (this.size >= GATEWAYS_MAX) {
       throw new CodedError(
         'gateways_full',
@@ -98,21 +112,23 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     }
     const { storeTimeMs } = this.locked;
     const id = `gw_${uuidV7(this.random, storeTimeMs)}`;
+    this.evidence.record({
+      kind: 'gateway.created',
+      by: adminParty(by),
+      data: { gateway: id, name },
+    });
     this.size += 1;
-    this.put({
+    return {
       id,
-      name,
+      name: this.evidence.mask('name', name),
       createdAtMs: storeTimeMs,
       rotatedAtMs: undefined,
-      digest,
       previousDigest: undefined,
       previousUntilMs: 0,
-    });
-    this.rememberToken(idempotency, { id, digest });
-    return { id, name, token };
+    };
   }
 
-  private rotate({ id, overlapSeconds, idempotency }: RotateGateway): RotatedGateway {
+  private rotate({ id, overlapSeconds, by, idempotency }: RotateGateway): RotatedGateway {
     const before = this.values.answered<TokenBefore>(idempotency);
     const gateway = before ? this.unchangedSince(before) : this.known(id);
     const { storeTimeMs } = this.locked;
@@ -120,7 +136,10 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     const digest = digestOf(token);
     // A call that is sent again replaces only the token of its first answer, which was lost.
     const replaced = before ? {} : overlapOf(gateway, overlapSeconds, storeTimeMs);
-    this.put({ ...gateway, ...replaced, digest, rotatedAtMs: storeTimeMs });
+    const rotated = { ...gateway, ...replaced, digest, rotatedAtMs: storeTimeMs };
+    if (before) this.recordReissue(gateway, by);
+    else this.recordRotation(rotated, by);
+    this.put(rotated);
     this.rememberToken(idempotency, { id: gateway.id, digest });
     return { token };
   }
@@ -129,16 +148,45 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     const before = this.values.answered<RemovedGateway>(idempotency);
     if (before) return before;
     const already = this.removals.get(id) ?? this.state.removals.get(id);
-    const removal = already ?? { id: this.known(id).id, atMs: this.locked.storeTimeMs, by };
-    if (!already) {
-      this.size -= 1;
-      this.gateways.set(id, undefined);
-      this.removals.set(id, removal);
-      this.records.push({ type: 'removal', removal });
-    }
+    const removal = already ?? this.newRemoval(this.known(id), by);
     const answer: RemovedGateway = { id, removedAtMs: removal.atMs };
     this.values.remember(idempotency, answer);
     return answer;
+  }
+
+  private newRemoval({ id, name }: Gateway, by: string): Removal {
+    this.evidence.record({
+      kind: 'gateway.removed',
+      by: adminParty(by),
+      data: { gateway: id, name },
+    });
+    const removal = { id, atMs: this.locked.storeTimeMs, by };
+    this.size -= 1;
+    this.gateways.set(id, undefined);
+    this.removals.set(id, removal);
+    this.records.push({ type: 'removal', removal });
+    return removal;
+  }
+
+  private recordRotation(rotated: Gateway, by: string): void {
+    const { id: gateway, name, previousDigest, previousUntilMs } = rotated;
+    this.evidence.record({
+      kind: 'gateway.rotated',
+      by: adminParty(by),
+      data: {
+        gateway,
+        name,
+        oldWorksUntil: previousDigest === undefined ? null : actTime(previousUntilMs),
+      },
+    });
+  }
+
+  private recordReissue({ id: gateway, name }: Gateway, by: string): void {
+    this.evidence.record({
+      kind: 'gateway.reissued',
+      by: adminParty(by),
+      data: { gateway, name },
+    });
   }
 
   private put(gateway: Gateway): void {

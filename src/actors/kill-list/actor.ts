@@ -11,6 +11,7 @@ import type { ActorDefinition, WriteAsk } from '../../runtime/actor.js';
 import type { Log } from '../../runtime/log.js';
 import { type ReadView, StreamActor, type StreamBehaviour } from '../../runtime/stream-actor.js';
 import type { Locked, Store, StoredRecord } from '../../storage/store.js';
+import type { EvidenceRecorder } from '../evidence.js';
 import { idempotencyKvKeys, stillInProgress } from '../idempotency.js';
 import type { StorageTypes } from '../storage-types.js';
 import { KILL_LIST_ACTOR } from './client.js';
@@ -22,6 +23,8 @@ import { applyKillRecord, isInForce, KILL_LIST_STREAM, KillListState } from './s
 export interface KillListEnvironment {
   readonly store: Store;
   readonly log: Log;
+  /** Without one nothing is recorded: for parts that are looked at alone. */
+  readonly evidence?: EvidenceRecorder;
 }
 
 const STREAMS = [KILL_LIST_STREAM];
@@ -30,7 +33,9 @@ const POLL_MS = 200;
 const LIFT_EXPIRED: WriteAsk = { kind: 'liftExpired', payload: {} };
 
 /** The definition that a host is given. */
-export function killListActor({ store, log }: KillListEnvironment): ActorDefinition {
+export function killListActor(environment: KillListEnvironment): ActorDefinition {
+  const { store, log, evidence } = environment;
+  const behaviour = killListBehaviour(evidence);
   return {
     name: KILL_LIST_ACTOR,
     isWrite: isKillListWrite,
@@ -45,30 +50,35 @@ export function isKillListWrite(kind: string): boolean {
   return kind !== 'list' && kind !== 'version';
 }
 
-const behaviour: StreamBehaviour<KillListState, StorageTypes> = {
-  follows: STREAMS,
-  writes: STREAMS,
-  emptyState: () => new KillListState(),
-  apply: (state: KillListState, record: StoredRecord) => {
-    state.untold.push(applyKillRecord(state, record));
-  },
-  read: (state, kind, _payload, view) => {
-    if (kind === 'version') return versionOf(state, view);
-    if (kind === 'list') return { ...versionOf(state, view), entries: [...state.entries.values()] };
-    throw new RangeError(`The kill-list actor knows no message of kind ${kind}.`);
-  },
-  news: newsOf,
-  needs: (batch) => ({ kv: idempotencyKvKeys(batch) }),
-  overlay: (state: KillListState, locked: Locked) => new KillListOverlay(state, locked),
-  expired: stillInProgress,
-  due: (state, storeTimeMs) => {
-    for (const entry of state.entries.values()) {
-      if (!isInForce(entry, storeTimeMs)) return [LIFT_EXPIRED];
-    }
-    return [];
-  },
-  inspect: (state) => ({ version: state.version, entries: state.entries.size }),
-};
+function killListBehaviour(
+  evidence: EvidenceRecorder | undefined,
+): StreamBehaviour<KillListState, StorageTypes> {
+  return {
+    follows: STREAMS,
+    writes: STREAMS,
+    emptyState: () => new KillListState(),
+    apply: (state: KillListState, record: StoredRecord) => {
+      state.untold.push(applyKillRecord(state, record));
+    },
+    read: (state, kind, _payload, view) => {
+      if (kind === 'version') return versionOf(state, view);
+      if (kind === 'list')
+        return { ...versionOf(state, view), entries: [...state.entries.values()] };
+      throw new RangeError(`The kill-list actor knows no message of kind ${kind}.`);
+    },
+    news: newsOf,
+    needs: (batch) => ({ kv: idempotencyKvKeys(batch) }),
+    overlay: (state: KillListState, locked: Locked) => new KillListOverlay(state, locked, evidence),
+    expired: stillInProgress,
+    due: (state, storeTimeMs) => {
+      for (const entry of state.entries.values()) {
+        if (!isInForce(entry, storeTimeMs)) return [LIFT_EXPIRED];
+      }
+      return [];
+    },
+    inspect: (state) => ({ version: state.version, entries: state.entries.size }),
+  };
+}
 
 function versionOf(state: KillListState, view: ReadView<StorageTypes>): KillListVersion {
   return { epoch: view.position.epoch, version: state.version, asOfMs: view.storeTimeMs };

@@ -1,10 +1,13 @@
 /** One batch of kills and lifts, decided on copies laid over the list. */
-
+import type { JsonObject } from '../../evidence/canonical-json.js';
 import { CodedError } from '../../runtime/failure.js';
 import type { Overlay } from '../../runtime/stream-actor.js';
 import type { Format } from '../../storage/envelope.js';
 import type { Changes, Locked } from '../../storage/store.js';
+import { actTime, adminParty, type Deed, SERVER } from '../act-kinds.js';
+import { BatchEvidence } from '../batch-evidence.js';
 import { BatchValues } from '../batch-values.js';
+import type { EvidenceRecorder } from '../evidence.js';
 import type { Idempotency } from '../idempotency.js';
 import type { StorageTypes } from '../storage-types.js';
 import type { Kill, KillEntry, Killed, KillListWrites, Lift, Lifted } from './messages.js';
@@ -28,14 +31,17 @@ export class KillListOverlay implements Overlay<StorageTypes> {
   private readonly entries = new Map<string, KillEntry | undefined>();
   private readonly records: KillListRecord[] = [];
   private readonly values: BatchValues;
+  private readonly evidence: BatchEvidence;
   private size: number;
 
   constructor(
     private readonly state: KillListState,
     private readonly locked: Locked,
+    recorder: EvidenceRecorder | undefined,
   ) {
     this.size = state.entries.size;
     this.values = new BatchValues(locked);
+    this.evidence = new BatchEvidence(recorder, locked.storeTimeMs);
   }
 
   decide(kind: string, payload: unknown): unknown {
@@ -48,6 +54,7 @@ export class KillListOverlay implements Overlay<StorageTypes> {
     return {
       appends: this.records.map((record) => toKillAppend(record, format)),
       kv: this.values.changes,
+      evidence: this.evidence.events,
       ...(this.records.length === 0 ? {} : { hints: [KILL_LIST_STREAM] }),
     };
   }
@@ -68,7 +75,7 @@ export class KillListOverlay implements Overlay<StorageTypes> {
 
   private kill(input: Kill): Killed {
     const nowMs = this.locked.storeTimeMs;
-    const { kind, id, reason, by, expiresAtMs } = input;
+    const { kind, id, by, expiresAtMs } = input;
     if (expiresAtMs !== undefined && expiresAtMs <= nowMs) {
       throw new CodedError('kill_already_expired', 'expiresAt is not in the future.');
     }
@@ -82,6 +89,8 @@ export class KillListOverlay implements Overlay<StorageTypes> {
         `The kill list holds ${KILL_LIST_ENTRIES_MAX} entries; lift some first.`,
       );
     }
+    this.evidence.record(this.killed(input, before));
+    const reason = this.evidence.mask('reason', input.reason);
     const expiry = expiresAtMs === undefined ? {} : { expiresAtMs };
     const entry: KillEntry = { kind, id, reason, by, atMs: nowMs, ...expiry };
     if (!before) this.size += 1;
@@ -91,22 +100,60 @@ export class KillListOverlay implements Overlay<StorageTypes> {
   }
 
   private lift({ kind, id, by }: Lift): Lifted {
-    if (this.find({ kind, id })) this.remove(kind, id, by);
+    const entry = this.find({ kind, id });
+    if (entry) {
+      this.evidence.record({
+        kind: 'kill-list.lifted',
+        by: adminParty(by),
+        data: this.liftedData(entry, this.version + 1),
+      });
+      this.remove(entry, by);
+    }
     return this.at();
   }
 
   /** Judged under the lock, so that of replicas that notice together one does it. */
   private liftExpired(): Lifted {
     const names = new Set([...this.state.entries.keys(), ...this.entries.keys()]);
-    for (const name of names) {
-      const entry = this.entries.has(name) ? this.entries.get(name) : this.state.entries.get(name);
-      if (entry && !isInForce(entry, this.locked.storeTimeMs))
-        this.remove(entry.kind, entry.id, '');
-    }
+    const expired = [...names]
+      .map((name) => (this.entries.has(name) ? this.entries : this.state.entries).get(name))
+      .filter((entry) => entry !== undefined)
+      .filter((entry) => !isInForce(entry, this.locked.storeTimeMs));
+    const { version } = this;
+    this.evidence.recordAll(
+      expired.map((entry, index) => ({
+        kind: 'kill-list.expired',
+        by: SERVER,
+        data: this.liftedData(entry, version + index + 1),
+      })),
+    );
+    for (const entry of expired) this.remove(entry, '');
     return this.at();
   }
 
-  private remove(kind: string, id: string, by: string): void {
+  private killed(input: Kill, before: KillEntry | undefined): Deed<'kill-list.killed'> {
+    const { kind, id, reason, by, expiresAtMs } = input;
+    return {
+      kind: 'kill-list.killed',
+      by: adminParty(by),
+      data: {
+        target: { kind, id },
+        reason,
+        expiresAt: actTime(expiresAtMs),
+        replaced: before ? entryData(before) : null,
+        version: this.version + 1,
+        epoch: this.locked.position.epoch,
+      },
+    };
+  }
+
+  private liftedData(entry: KillEntry, version: number): Deed<'kill-list.lifted'>['data'] {
+    const { kind, id } = entry;
+    const { epoch } = this.locked.position;
+    return { target: { kind, id }, lifted: entryData(entry), version, epoch };
+  }
+
+  private remove({ kind, id }: KillEntry, by: string): void {
     const target = { kind, id };
     this.size -= 1;
     this.entries.set(nameOf(target), undefined);
@@ -131,4 +178,8 @@ export class KillListOverlay implements Overlay<StorageTypes> {
     this.values.remember(idempotency, answer);
     return answer;
   }
+}
+
+function entryData({ reason, by, atMs, expiresAtMs }: KillEntry): JsonObject {
+  return { reason, by, at: actTime(atMs), expiresAt: actTime(expiresAtMs) };
 }
