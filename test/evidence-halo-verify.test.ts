@@ -1,23 +1,25 @@
 /** `halo-verify` as a program: what it prints, how it ends, what it costs. */
-import { spawn } from 'node:child_process';
-import { createPublicKey, verify as verifyOne } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { runHaloVerify } from '../src/cli/halo-verify/program.js';
 import { CHECKS } from '../src/verify/findings.js';
 import { goodChain } from './fixtures/evidence-cases.js';
-import { ChainBuilder, exportOf, publicHexOf, TEST_KEYS } from './fixtures/evidence-chains.js';
+import { ChainBuilder, exportOf } from './fixtures/evidence-chains.js';
+import { rawVerifyCpuUs, runProgram, TEST_PUBLIC_PEM } from './fixtures/verify-program.js';
 
-async function run(args: readonly string[], isTerminal = false) {
+async function run(
+  args: readonly string[],
+  isTerminal = false,
+  environment: Readonly<Record<string, string>> = {},
+) {
   let out = '';
   let err = '';
   const console = {
-    environment: {},
+    environment,
     out: (text: string) => {
       out += text;
     },
@@ -31,18 +33,6 @@ async function run(args: readonly string[], isTerminal = false) {
 
 const good = exportOf(goodChain().lines);
 
-/** The public key of RFC 8032 §7.1 test 1, as PEM. */
-const publicPem = createPublicKey({
-  key: {
-    kty: 'OKP',
-    crv: 'Ed25519',
-    x: Buffer.from(publicHexOf(TEST_KEYS[0]), 'hex').toString('base64url'),
-  },
-  format: 'jwk',
-})
-  .export({ type: 'spki', format: 'pem' })
-  .toString();
-
 t.test('a chain without a pin is verified and called self-asserted', async (t) => {
   const dir = t.testdir({ 'chain.jsonl': good });
   const { exitCode, out, err } = await run([join(dir, 'chain.jsonl')]);
@@ -53,7 +43,7 @@ t.test('a chain without a pin is verified and called self-asserted', async (t) =
 });
 
 t.test('a pinned chain is verified against the key, as PEM too', async (t) => {
-  const dir = t.testdir({ 'chain.jsonl': good, 'key.pem': publicPem });
+  const dir = t.testdir({ 'chain.jsonl': good, 'key.pem': TEST_PUBLIC_PEM });
   const { exitCode, out } = await run([join(dir, 'chain.jsonl'), '--key', join(dir, 'key.pem')]);
   t.equal(exitCode, 0);
   t.match(out, 'pinned    yes');
@@ -88,7 +78,7 @@ t.test('what cannot be read says nothing about the chain', async (t) => {
 });
 
 t.test('a wrong command line is told apart from a wrong chain', async (t) => {
-  const privatePem = publicPem.replaceAll('PUBLIC', 'PRIVATE');
+  const privatePem = TEST_PUBLIC_PEM.replaceAll('PUBLIC', 'PRIVATE');
   const dir = t.testdir({
     chain: good,
     privatePem,
@@ -97,7 +87,7 @@ t.test('a wrong command line is told apart from a wrong chain', async (t) => {
   });
   const chain = join(dir, 'chain');
   const wrong: ReadonlyArray<readonly [args: readonly string[], message: RegExp]> = [
-    [[], /missing required argument/],
+    [[], /missing what to verify/],
     [['--unknown', chain], /unknown option/],
     [[chain, '--key', join(dir, 'missing')], /--key cannot be read: ENOENT/],
     [[chain, '--key', join(dir, 'privatePem')], /holds a private one/],
@@ -146,57 +136,45 @@ t.test('a line that is cut between two segments is named', async (t) => {
   t.match(JSON.parse(out).firstBad, { seq: 3, check: 'line' });
 });
 
+t.test('a data directory is verified while a server writes into it', async (t) => {
+  const lines = goodChain().lines;
+  const dir = t.testdir({
+    chain: {
+      '0000000000000000.jsonl': exportOf(lines.slice(0, 4)),
+      '0000000000000004.jsonl': `${exportOf(lines.slice(4, 6))}${lines[6]?.slice(0, 100)}`,
+      'published.json': '{}',
+    },
+    'log-0000000001.jsonl': 'x',
+  });
+  const { exitCode, out } = await run(['--data-dir', dir, '--json']);
+  t.equal(exitCode, 0, out);
+  t.match(JSON.parse(out), { ok: true, records: 6 }, 'a line that has just begun does not count');
+  t.equal((await run([join(dir, 'chain')])).exitCode, 11, 'where nobody writes, it does');
+  t.equal((await run(['--data-dir', join(dir, 'chain')])).exitCode, 12, 'no data directory');
+  await writeFile(join(dir, 'chain', '0000000000000004.jsonl'), exportOf(lines.slice(5)));
+  const gap = await run(['--data-dir', dir, '--json']);
+  t.equal(gap.exitCode, 10);
+  t.match(JSON.parse(gap.out).firstBad, { seq: 4, check: 'seq' });
+});
+
+t.test('what is to be verified is named once; the environment only fills in', async (t) => {
+  const dir = t.testdir({ good, data: { chain: { '0000000000000000.jsonl': good } } });
+  const environment = { HALO_DATA_DIR: join(dir, 'data') };
+  t.equal((await run([], false, environment)).exitCode, 0);
+  t.equal((await run([join(dir, 'good')], false, { HALO_DATA_DIR: 'none' })).exitCode, 0);
+  const both = { ...environment, HALO_DATABASE_URL_FILE: 'x' };
+  t.equal((await run([], false, both)).exitCode, 2);
+  t.equal((await run(['--data-dir', join(dir, 'data')], false, both)).exitCode, 0);
+  t.equal((await run([join(dir, 'good'), '--data-dir', dir])).exitCode, 2);
+});
+
 t.test('the names of checks are those of the result', async (t) => {
   t.equal(new Set(CHECKS).size, CHECKS.length);
 });
 
-const program = fileURLToPath(new URL('../src/cli/halo-verify.js', import.meta.url));
-
-/** Writes what the process took to its standard error when it ends. */
-const WATCH = `
-  import { writeSync } from 'node:fs';
-  process.on('exit', () => {
-    const { maxRSS, userCPUTime, systemCPUTime } = process.resourceUsage();
-    writeSync(2, JSON.stringify({ rssMb: maxRSS / 1024, cpuUs: userCPUTime + systemCPUTime }));
-  });`;
-
-/** Runs the program by itself, under a watch of its memory and processor time. */
-async function runProgram(...args: readonly string[]) {
-  const code = `data:text/javascript,${encodeURIComponent(WATCH)}`;
-  const startMs = performance.now();
-  const child = spawn(process.execPath, ['--import', code, program, ...args, '--json']);
-  let out = '';
-  let err = '';
-  child.stdout.on('data', (chunk: Buffer) => {
-    out += chunk.toString();
-  });
-  child.stderr.on('data', (chunk: Buffer) => {
-    err += chunk.toString();
-  });
-  const [exitCode] = await once(child, 'close');
-  const seconds = (performance.now() - startMs) / 1000;
-  // The workers load the watch too, but end without its word.
-  const { rssMb, cpuUs } = JSON.parse(err) as { rssMb: number; cpuUs: number };
-  return { exitCode, out, rssMb, cpuUs, seconds };
-}
-
-/** What verifying one signature takes of a processor, in microseconds. */
-function rawVerifyCpuUs(): number {
-  const key = createPublicKey(publicPem);
-  const message = Buffer.alloc(32, 1);
-  const signature = TEST_KEYS[0].sign(message);
-  const start = process.cpuUsage();
-  for (let index = 0; index < RAW_VERIFICATIONS; index += 1) {
-    verifyOne(null, message, key, signature);
-  }
-  const { user, system } = process.cpuUsage(start);
-  return (user + system) / RAW_VERIFICATIONS;
-}
-
 /** With HALO_TEST_EVIDENCE_RECORDS=1000000 the figures of the page on performance. */
 const records = Number(process.env['HALO_TEST_EVIDENCE_RECORDS'] ?? 20_000);
 const RSS_MAX_MB = 300;
-const RAW_VERIFICATIONS = 10_000;
 
 t.test('a long chain is verified in bounded memory', { timeout: 900_000 }, async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'evidence-'));

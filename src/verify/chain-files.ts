@@ -30,8 +30,14 @@ export async function findChainFiles(path: string): Promise<ChainFiles> {
   return { paths, bytes: sizes.reduce((sum, size) => sum + size, 0), endsAtHead: true };
 }
 
-/** The lines of files, one after another. A line that is cut between two files is no text. */
-export async function* readLines(paths: readonly string[]): AsyncGenerator<LineChunk> {
+/**
+ * The lines of files, one after another. A line that is cut between two files is no text. Where
+ * somebody is still writing, a line without its end is one that has just begun: it does not count.
+ */
+export async function* readLines(
+  paths: readonly string[],
+  isWritten = false,
+): AsyncGenerator<LineChunk> {
   let bytesRead = 0;
   for (const [index, path] of paths.entries()) {
     let rest: Buffer = Buffer.alloc(0);
@@ -48,7 +54,7 @@ export async function* readLines(paths: readonly string[]): AsyncGenerator<LineC
     }
     if (rest.length === 0) continue;
     const isLast = index === paths.length - 1;
-    yield { lines: isLast ? [] : [undefined], bytesRead, isTorn: isLast };
+    yield { lines: isLast ? [] : [undefined], bytesRead, isTorn: isLast && !isWritten };
   }
 }
 

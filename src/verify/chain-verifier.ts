@@ -44,6 +44,16 @@ export interface InputEnd {
   readonly isTorn: boolean;
   /** A live chain, whose head is its end; an export ends with a checkpoint instead. */
   readonly endsAtHead: boolean;
+  /** Of a database: what it says of its newest record. */
+  readonly head?: { readonly seq: number; readonly hash: string };
+}
+
+/** What a table says of a record, beside the record itself. */
+export interface RecordColumns {
+  readonly seq: number;
+  readonly ref: string;
+  readonly prevHash: string;
+  readonly hash: string;
 }
 
 /** See the head of this file. After a finding it must not be fed again. */
@@ -64,12 +74,17 @@ export class ChainVerifier {
   /**
    * Takes the next line, without its line end; undefined for one that is no text. Returns the claim
    * that remains to be checked, if the key is known, or the finding that ends the verification.
+   * Columns, where there are any, must repeat what the record says.
    */
-  accept(line: string | undefined): SignatureClaim | Finding | undefined {
+  accept(line: string | undefined, columns?: RecordColumns): SignatureClaim | Finding | undefined {
     const read = readRecordLine(line);
     if (isFault(read)) return this.find(this.nextSeq(), read);
     const fault =
-      this.linkFault(read) ?? this.kindFault(read) ?? this.keyFault(read) ?? this.stated(read);
+      this.linkFault(read) ??
+      this.kindFault(read) ??
+      this.keyFault(read) ??
+      this.stated(read) ??
+      (columns && columnFault(read, columns));
     if (fault !== undefined) return this.find(this.last ? this.nextSeq() : read.seq, fault);
     const { publicKey } = this;
     const pinned = this.pinFault(read);
@@ -107,7 +122,21 @@ export class ChainVerifier {
       const found = 'a signature that is not';
       return tampered(badSignatureSeq, 'signature', "by the chain's key over hash", found);
     }
-    return finding ?? this.pinnedKeyFinding() ?? this.beginningFinding() ?? this.endFinding(end);
+    return (
+      finding ??
+      this.pinnedKeyFinding() ??
+      this.headFinding(end) ??
+      this.beginningFinding() ??
+      this.endFinding(end)
+    );
+  }
+
+  private headFinding({ head }: InputEnd): Finding | undefined {
+    const last = this.last ?? { seq: -1, hash: '' };
+    if (head === undefined || (head.seq === last.seq && head.hash === last.hash)) return undefined;
+    const seq = head.seq === last.seq ? head.seq : Math.min(head.seq, last.seq) + 1;
+    const found = last.seq < 0 ? 'no record' : `record ${last.seq} ${last.hash}`;
+    return tampered(Math.max(0, seq), 'head', `the head ${head.seq} ${head.hash}`, found);
   }
 
   private pinnedKeyFinding(): Finding | undefined {
@@ -213,6 +242,14 @@ export class ChainVerifier {
     const next = readRotation(read);
     if (next !== undefined) this.useKey(next.id, next.publicKey);
   }
+}
+
+function columnFault(read: ReadRecord, columns: RecordColumns): StatementFault | undefined {
+  for (const name of ['seq', 'ref', 'prevHash', 'hash'] as const) {
+    if (columns[name] === read[name]) continue;
+    return faultOf('columns', `${name} ${read[name]}`, columns[name]);
+  }
+  return undefined;
 }
 
 function faultOf(check: Check, expected: unknown, found: unknown): StatementFault {

@@ -20,8 +20,11 @@ export const CHECKS = [
   'key_rotated',
   'restore_accepted',
   'signature',
+  'columns',
   'pinned_checkpoint',
+  'outbox',
   'pinned_key',
+  'head',
   'end',
 ] as const;
 /** One of them. */
@@ -55,6 +58,8 @@ export interface VerificationResult {
   readonly chain?: string;
   /** The last record that was verified. */
   readonly head?: { readonly seq: number; readonly hash: string };
+  /** Of a database: how many events wait for their place, about which nothing is said. */
+  readonly pending?: number;
   readonly finding?: Finding;
 }
 

@@ -19,6 +19,7 @@ import { type Check, type Status, shown } from './findings.js';
 /** What the verifier looks at in a record, and what its bytes hash to. */
 export interface ReadRecord {
   readonly seq: number;
+  readonly ref: string;
   readonly kind: string;
   readonly prevHash: string;
   readonly hash: string;
@@ -56,6 +57,7 @@ export function readRecordLine(line: string | undefined): ReadRecord | LineFault
   const unsigned = RECORD_FIELDS.filter((name) => name !== 'hash' && name !== 'sig');
   return {
     seq: value['seq'] as number,
+    ref: value['ref'] as string,
     kind: value['kind'] as string,
     prevHash: value['prev_hash'] as string,
     hash: value['hash'] as string,

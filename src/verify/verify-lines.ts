@@ -2,7 +2,13 @@
  * Drives a verification: lines in, signatures to workers in batches, a result out. Memory is
  * bounded by the batches in flight, whatever the length of the chain.
  */
-import { ChainVerifier, type InputEnd, type Pins, type SignatureClaim } from './chain-verifier.js';
+import {
+  ChainVerifier,
+  type InputEnd,
+  type Pins,
+  type RecordColumns,
+  type SignatureClaim,
+} from './chain-verifier.js';
 import type { VerificationResult } from './findings.js';
 import { CLAIM_BYTES, type SignatureBatch } from './signatures.js';
 
@@ -10,6 +16,8 @@ import { CLAIM_BYTES, type SignatureBatch } from './signatures.js';
 export interface LineChunk {
   /** Without their line ends; undefined for one that is not UTF-8 or too long. */
   readonly lines: ReadonlyArray<string | undefined>;
+  /** Of a table: what stands beside each of the lines. */
+  readonly columns?: readonly RecordColumns[];
   /** How much of the input has been read with it. */
   readonly bytesRead: number;
   /** Only in the last one: after the last line end there was more. */
@@ -21,6 +29,7 @@ export interface VerifyOptions {
   readonly pins: Pins;
   /** See `InputEnd`. */
   readonly endsAtHead: boolean;
+  readonly head?: InputEnd['head'];
   /** The index of the first bad signature of a batch, or −1. Several are asked at once. */
   readonly checkSignatures: (batch: SignatureBatch) => Promise<number>;
   /** How many batches may be asked at once. */
@@ -42,11 +51,14 @@ export async function verifyLines(
 ): Promise<VerificationResult> {
   const verifier = new ChainVerifier(options.pins);
   const claims = new ClaimBatches(options.checkSignatures, options.batchesMax);
-  let end: InputEnd = { isTorn: false, endsAtHead: options.endsAtHead };
+  const { endsAtHead, head } = options;
+  const known = { endsAtHead, ...(head === undefined ? {} : { head }) };
+  let end: InputEnd = { isTorn: false, ...known };
   let records = 0;
-  for await (const { lines, bytesRead, isTorn } of chunks) {
-    end = { isTorn, endsAtHead: options.endsAtHead };
-    const isGood = await acceptAll(verifier, claims, lines);
+  for await (const chunk of chunks) {
+    const { lines, bytesRead, isTorn } = chunk;
+    end = { isTorn, ...known };
+    const isGood = await acceptAll(verifier, claims, chunk);
     if (!isGood || claims.badSeq !== undefined) break;
     records += lines.length;
     options.onProgress?.({ records, bytesRead });
@@ -59,10 +71,10 @@ export async function verifyLines(
 async function acceptAll(
   verifier: ChainVerifier,
   claims: ClaimBatches,
-  lines: ReadonlyArray<string | undefined>,
+  { lines, columns }: LineChunk,
 ): Promise<boolean> {
-  for (const line of lines) {
-    const step = verifier.accept(line);
+  for (const [index, line] of lines.entries()) {
+    const step = verifier.accept(line, columns?.[index]);
     if (step === undefined) continue;
     if ('status' in step) return false;
     if (claims.add(step)) await claims.room();
