@@ -1,4 +1,4 @@
-/** What is not done leaves no evidence; what cannot be recorded is not done; nothing else is kept. */
+/** What is not done leaves no evidence, and what cannot be recorded is not done. */
 import t, { type Test } from 'tap';
 import type { EvidenceRecorder } from '../src/actors/evidence.js';
 import { digestOf, mintSecret } from '../src/actors/secrets.js';

@@ -1,4 +1,4 @@
-/** Every write of every actor has evidence or a reason to have none; the page and the code agree. */
+/** Every write of every actor has evidence, or a reason to have none; the page has it all. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { ACT_KINDS, type ActKindName } from '../src/actors/act-kinds.js';

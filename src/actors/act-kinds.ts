@@ -1,6 +1,6 @@
 /**
- * What administrative acts are recorded as: the kinds, who they are by, and what they say. The table
- * in `docs/evidence-kinds.md` says the same in prose and is tested equal to it. A kind and its fields
+ * What administrative acts are recorded as: the kinds, who they are by, and what they say. The
+ * table in `docs/evidence-kinds.md` says the same and is tested equal to it. A kind and its fields
  * are for ever: records of it are in chains. Whatever does not apply is null, never absent.
  */
 import type { Json } from '../evidence/canonical-json.js';
@@ -55,7 +55,7 @@ export const ACT_KINDS = {
     },
   },
   'device.enrolled-again': {
-    when: 'The same enrolment was asked for again: the credential of its first answer was replaced.',
+    when: 'The same enrolment was asked for again: the credential it had given was replaced.',
     by: ['enrollment-token'],
     data: { device: DEVICE, user: USER },
   },

@@ -1,7 +1,7 @@
 /**
  * What each write means: pure decisions on the overlay. Every function first finds out whether it
- * may, throwing a `CodedError` if not; then records what it is about to do, which may throw as well;
- * and only then changes the overlay.
+ * may, throwing a `CodedError` if not; then records what it will do, which may throw as well; and
+ * only then changes the overlay.
  */
 import { CodedError } from '../../runtime/failure.js';
 import { uuidV7 } from '../../runtime/random.js';
