@@ -104,7 +104,7 @@ t.test(
     const [{ heads }] = (await once(worker, 'message')) as [{ heads: SharedArrayBuffer }];
     const { port1, port2 } = new MessageChannel();
     worker.postMessage({ type: 'connect', port: port1 }, [port1]);
-    const store = new FileStore({ port: port2, heads }, systemClock);
+    const store = new FileStore({ port: port2, heads, dataDir }, systemClock);
     const view = await View.replay(store, ['a']);
     await view.append(unkeyed('a', 1));
     await t.rejects(startStorageThread({ dataDir }), { code: 'directory_held' });
@@ -169,6 +169,7 @@ t.test('locks held without writing are freed in time, and the late write is refu
     kv: [],
     documents: [],
     counters: [],
+    evidence: [],
   });
   t.match(late, { ok: false, code: 'store_unavailable' });
   t.equal((await View.replay(view.store, ['a'])).bodies('a').length, 1);
@@ -224,6 +225,7 @@ t.test('a statement and a unit wait for the unit that read their row', async (t)
     kv: [change],
     documents: [],
     counters: [],
+    evidence: [],
   });
   await Promise.all([put, other]);
   t.equal((await store.kv.get(['row'])).get('row')?.value, '3');
@@ -237,7 +239,7 @@ t.test('a unit writes once, and only for its own client', async (t) => {
   t.teardown(() => holder.port.close());
   t.teardown(() => stranger.port.close());
   const { unit } = await holder.hold(view);
-  const write = { type: 'write', unit, kv: [], documents: [], counters: [] };
+  const write = { type: 'write', unit, kv: [], documents: [], counters: [], evidence: [] };
   const append = (value: string): object => ({ ...write, appends: [unkeyed('a', value)] });
   t.match(await stranger.call({ ...append('stranger') }), { ok: false, code: 'store_unavailable' });
   stranger.port.postMessage({ type: 'abort', unit });

@@ -104,7 +104,7 @@ t.test('files that a replay reads stay until it is done', async (t) => {
     },
   };
   const heads = opened.database.sharedHeads;
-  const slow = new FileStore({ port, heads }, slowClock, unsyncedFileSystem);
+  const slow = new FileStore({ port, heads, dataDir }, slowClock, unsyncedFileSystem);
   t.teardown(() => slow.close());
   const expected = view.contents();
   const replaying = View.replay(slow, ['a', 'b']);

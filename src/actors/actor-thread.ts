@@ -7,8 +7,7 @@ import { systemRandom } from '../runtime/random.js';
 import { actorThreadControl, serveControl, threadStart } from '../runtime/thread-control.js';
 import { openStore, type StoreSource } from '../storage/open-store.js';
 import { sweepRegularly } from '../storage/sweeper.js';
-import { AUDIT_CHAINER_ACTOR } from './audit-chainer/client.js';
-import { ACTOR_NAMES, actorDefinition } from './catalogue.js';
+import { actorDefinition } from './catalogue.js';
 import { followHints } from './hinted-actors.js';
 import { type ThreadEvidenceData, threadEvidence } from './thread-evidence.js';
 
@@ -29,10 +28,7 @@ const random = systemRandom;
 const evidence = threadEvidence(data.evidence, { clock, random });
 const store = openStore(data.store, { clock, random, log }, evidence.store);
 const { chaining } = evidence;
-// Where nothing chains, nothing is allowed to record, and every change would wait for it.
-const isChained = ACTOR_NAMES.includes(AUDIT_CHAINER_ACTOR) && store.backend !== 'file';
-const recording = isChained ? { evidence: evidence.recorder } : {};
-const environment = { store, clock, random, log, chaining, ...recording };
+const environment = { store, clock, random, log, evidence: evidence.recorder, chaining };
 const host = new ActorHost(
   data.actors.map((actor) => actorDefinition(actor, environment)),
   {

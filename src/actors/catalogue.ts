@@ -1,5 +1,11 @@
 /** Every actor there is: what threads are made of, and what front threads must know of them. */
 import type { ActorDefinition } from '../runtime/actor.js';
+import {
+  type AuditChainerEnvironment,
+  auditChainerActor,
+  isAuditWrite,
+} from './audit-chainer/actor.js';
+import { AUDIT_CHAINER_ACTOR } from './audit-chainer/client.js';
 import { type DevicesEnvironment, devicesActor, isDeviceWrite } from './devices/actor.js';
 import { DEVICES_ACTOR } from './devices/client.js';
 import { type GatewaysEnvironment, gatewaysActor, isGatewayWrite } from './gateways/actor.js';
@@ -13,7 +19,8 @@ import { LIMITER_ACTOR } from './limiter/client.js';
 export type ActorEnvironment = DevicesEnvironment &
   KillListEnvironment &
   GatewaysEnvironment &
-  LimiterEnvironment;
+  LimiterEnvironment &
+  AuditChainerEnvironment;
 
 interface CatalogueEntry {
   readonly create: (environment: ActorEnvironment) => ActorDefinition;
@@ -24,6 +31,7 @@ const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
   [DEVICES_ACTOR]: { create: devicesActor, isWrite: isDeviceWrite },
   [KILL_LIST_ACTOR]: { create: killListActor, isWrite: isKillListWrite },
   [GATEWAYS_ACTOR]: { create: gatewaysActor, isWrite: isGatewayWrite },
+  [AUDIT_CHAINER_ACTOR]: { create: auditChainerActor, isWrite: isAuditWrite },
   [LIMITER_ACTOR]: { create: limiterActor, isWrite: isLimiterWrite },
 };
 

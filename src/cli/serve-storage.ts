@@ -27,6 +27,8 @@ export interface ServerStorageEnvironment {
   readonly actorThreads: number;
   readonly clock: Clock;
   readonly log: Log;
+  /** The text of the file of signing keys: on files, the storage itself chains. */
+  readonly signingKeyPem: string;
   /** The storage cannot be had back in this process. */
   readonly onDeath: (reason: string) => void;
 }
@@ -47,9 +49,9 @@ export function openServerStorage(
 
 async function openFiles(
   { dataDir }: FileBackendOptions,
-  { log, onDeath }: ServerStorageEnvironment,
+  { log, signingKeyPem, onDeath }: ServerStorageEnvironment,
 ): Promise<ServerStorage> {
-  const thread = await startStorageThread({ dataDir, log });
+  const thread = await startStorageThread({ dataDir, log, signingKeyPem });
   thread.onDeath((cause) => {
     onDeath(`the storage thread ended: ${cause === undefined ? 'no reason' : describe(cause)}`);
   });

@@ -131,6 +131,7 @@ export class Server {
       actorThreads: counts.actors,
       clock,
       log,
+      signingKeyPem: evidence.data.signingKeyPem,
       onDeath: (reason) => this.reportFatal(reason),
     });
     this.storage = storage;

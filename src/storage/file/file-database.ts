@@ -6,10 +6,15 @@
  * The envelope format stays what the store says until `raiseWriteFormat`: the first start of a
  * newer binary must not lock the older one out, to which somebody may still have to go back.
  */
+
+import type { CodedError } from '../../runtime/failure.js';
 import { AckTable } from '../ack-table.js';
+import type { DirectLinker } from '../chain-linker.js';
 import { FORMAT_NEWEST } from '../envelope.js';
+import type { StoredHead } from '../evidence-store.js';
 import type { Position, StoredRecord } from '../store.js';
 import { StoreError } from '../store-error.js';
+import { ChainSegments, headOf } from './chain-segments.js';
 import { type GenerationOptions, Generations } from './generations.js';
 import { type CommitState, GroupCommit, type PendingWrite } from './group-commit.js';
 import { HeadsWriter, makeSharedHeads } from './heads.js';
@@ -22,7 +27,8 @@ import { StoreClock } from './store-clock.js';
 import { Tables } from './tables.js';
 import { Units } from './units.js';
 
-export type FileDatabaseOptions = GenerationOptions;
+/** A directory without a linker takes no evidence. */
+export type FileDatabaseOptions = GenerationOptions & { readonly linker?: DirectLinker };
 
 /** One open data directory; `lockDirectory` must hold it before, until after `close`. */
 export class FileDatabase {
@@ -44,7 +50,8 @@ export class FileDatabase {
     const tail = new JournalTail((stream) => heads.get(stream).id);
     const storeClock = new StoreClock(clock, heads);
     const locks = new LockTable();
-    this.state = { tables: this.tables, heads, tail, locks, storeClock, newestId: 0 };
+    const chain = new ChainSegments(options);
+    this.state = { tables: this.tables, heads, tail, locks, storeClock, chain, newestId: 0 };
     const loaded = loadStore(options, this.state);
     const onFlushed = (): void => this.generations.committed();
     this.group = new GroupCommit(this.state, loaded.log, clock, random, log, onFlushed);
@@ -61,6 +68,17 @@ export class FileDatabase {
     return this.state.storeClock.nowMs();
   }
 
+  get head(): StoredHead {
+    return headOf(this.state.chain.tail);
+  }
+
+  /** Throws `incompatible` when the directory was opened without a signing key. */
+  get linker(): DirectLinker {
+    const { linker } = this.options;
+    if (linker !== undefined) return linker;
+    throw new StoreError('incompatible', 'Evidence cannot be chained without a signing key.');
+  }
+
   write(write: PendingWrite): void {
     this.group.add(write);
   }
@@ -71,7 +89,7 @@ export class FileDatabase {
   }
 
   /** Commits nothing, to prove that the log can be written: a full disk takes a sync of nothing. */
-  probe(onDone: () => void, onFailed: (error: StoreError) => void): void {
+  probe(onDone: () => void, onFailed: (error: CodedError) => void): void {
     this.writeStoreLine((draft) => ['store', draft.epoch, draft.writeFormat], onDone, onFailed);
   }
 
@@ -111,7 +129,7 @@ export class FileDatabase {
   replaceEpoch(
     seenEpoch: string,
     onDone: (epoch: string) => void,
-    onFailed: (error: StoreError) => void,
+    onFailed: (error: CodedError) => void,
   ): void {
     const fresh = randomEpoch(this.options.random);
     this.writeStoreLine(
@@ -130,7 +148,7 @@ export class FileDatabase {
   }
 
   /** New records are written in this binary's newest format from here on. */
-  raiseWriteFormat(onDone: () => void, onFailed: (error: StoreError) => void): void {
+  raiseWriteFormat(onDone: () => void, onFailed: (error: CodedError) => void): void {
     this.writeStoreLine((draft) => ['store', draft.epoch, FORMAT_NEWEST], onDone, onFailed);
   }
 
@@ -143,13 +161,14 @@ export class FileDatabase {
   private async end(): Promise<void> {
     this.group.break(new StoreError('store_unavailable', 'The store is closed.'));
     await this.generations.close();
+    this.state.chain.close();
     this.group.log.close();
   }
 
   private writeStoreLine(
     line: (draft: Tables) => TableOperation,
     onDone: () => void,
-    onFailed: (error: StoreError) => void,
+    onFailed: (error: CodedError) => void,
   ): void {
     this.write({
       rows: [],

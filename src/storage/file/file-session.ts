@@ -1,5 +1,6 @@
 /** One client of the storage thread: takes its requests, in order, and answers each. */
 
+import { CodedError } from '../../runtime/failure.js';
 import { type DocumentKey, documentName, type KvEntry, type StoredDocument } from '../store.js';
 import { StoreError } from '../store-error.js';
 import {
@@ -27,7 +28,7 @@ type CallOf<Type extends CallType> = Extract<CallRequest, { readonly type: Type 
 /** What is answered at once, from memory. */
 type ReadRequest = Exclude<
   CallRequest,
-  CallOf<'lock' | 'write' | 'keyValue' | 'count' | 'see' | 'replaceEpoch' | 'probe'>
+  CallOf<'lock' | 'write' | 'keyValue' | 'count' | 'see' | 'state' | 'replaceEpoch' | 'probe'>
 >;
 
 /** One for each port; ends with it, so that a dead thread leaves no lock behind. */
@@ -78,6 +79,9 @@ export class FileSession {
       case 'see':
         this.see(request);
         break;
+      case 'state':
+        this.state(request);
+        break;
       case 'replaceEpoch':
         this.replaceEpoch(request);
         break;
@@ -116,6 +120,8 @@ export class FileSession {
         database.acks.record(replicaStart, acks, database.nowMs + ttlMs, database.nowMs);
         return undefined;
       }
+      case 'chainHead':
+        return database.head;
       case 'gatewayAcks':
         return database.acks.live(database.nowMs);
       case 'sweep':
@@ -176,9 +182,13 @@ export class FileSession {
     database.write({
       rows: rowsOf(request),
       lock: unit.lock,
+      ...(request.evidence.length === 0
+        ? {}
+        : { chain: (tail) => database.linker.link(tail, request.evidence) }),
       evaluate: (draft, nowMs) => {
         const operations = evaluateChanges(draft, request, nowMs);
         return {
+          isVoid: operations === undefined,
           appends: operations === undefined ? [] : request.appends,
           operations: operations ?? [],
           onDurable: ({ firstId, batch, timeMs }) => {
@@ -196,6 +206,21 @@ export class FileSession {
         database.units.end(unit);
         this.fail(request.id, error);
       },
+    });
+  }
+
+  private state({ id, statement }: CallOf<'state'>): void {
+    const { database } = this;
+    database.write({
+      rows: [],
+      lock: undefined,
+      chain: (tail) => database.linker.state(tail, statement),
+      evaluate: () => ({
+        appends: [],
+        operations: [],
+        onDurable: ({ chained }) => this.answer<'state'>(id, chained),
+      }),
+      onFailed: (error) => this.fail(id, error),
     });
   }
 
@@ -270,9 +295,9 @@ export class FileSession {
   }
 
   private fail(id: number, error: unknown): void {
-    if (!(error instanceof StoreError)) this.database.reportBug(error);
+    if (!(error instanceof CodedError)) this.database.reportBug(error);
     const { code, message } =
-      error instanceof StoreError
+      error instanceof CodedError
         ? error
         : new StoreError('store_unavailable', 'The storage thread failed.', { cause: error });
     this.send({ id, ok: false, code, message });

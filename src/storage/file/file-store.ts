@@ -25,7 +25,7 @@ import {
   type UnitOfWork,
 } from '../store.js';
 import { StoreError } from '../store-error.js';
-import { fileEvidence } from './file-evidence.js';
+import { FileEvidence } from './file-evidence.js';
 import { type FileSystem, systemFileSystem } from './file-system.js';
 import { HeadsReader } from './heads.js';
 import { readLiveJournal } from './journal-reader.js';
@@ -65,10 +65,11 @@ export class FileStore implements Store {
     private readonly clock: Clock,
     private readonly fileSystem: FileSystem = systemFileSystem,
   ) {
-    this.calls = new StorageCalls(connection.port, clock);
+    const { port, dataDir } = connection;
+    this.calls = new StorageCalls(port, clock);
     this.heads = new HeadsReader(connection.heads);
     this.kv = keyValue(this.calls);
-    this.evidence = fileEvidence();
+    this.evidence = new FileEvidence({ calls: this.calls, fileSystem, clock, dataDir });
   }
 
   async replay(
@@ -273,7 +274,8 @@ export class FileStore implements Store {
       for (const { stream } of decided.appends ?? []) {
         if (!unit.streams.includes(stream)) throw new RangeError(`Stream ${stream} is not locked.`);
       }
-      const lists = [decided.appends, decided.kv, decided.documents, decided.counters];
+      const { appends, kv, documents, counters, evidence } = decided;
+      const lists = [appends, kv, documents, counters, evidence];
       if (lists.some((list) => list !== undefined && list.length > 0)) changes = decided;
       return changes;
     } finally {

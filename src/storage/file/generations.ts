@@ -109,18 +109,22 @@ export class Generations {
   private startSnapshot(): void {
     const { generation } = this.group.log;
     const source = this.closedFiles();
-    const { tables, heads, storeClock } = this.state;
-    const written = writeSnapshot({
+    const { tables, heads, storeClock, chain } = this.state;
+    const task = {
       ...this.options,
       generation,
       source,
       tables,
       heads,
+      chain: () => chain.tail,
       newestId: () => this.state.newestId,
       nowMs: () => storeClock.nowMs(),
       isCancelled: () => this.closed || this.group.broken !== undefined,
-    });
-    this.running = written
+    };
+    // What the logs repeat of the chain must be in its segments before they may go.
+    this.running = chain
+      .sync()
+      .then(() => writeSnapshot(task))
       .then(
         (bytes) => this.finished(generation, bytes, source),
         (error: unknown) => this.failed(error),

@@ -4,14 +4,22 @@
  * nobody ever reads what is not on the disk.
  */
 import type { Clock, Timer } from '../../runtime/clock.js';
+import { CodedError } from '../../runtime/failure.js';
 import type { Log } from '../../runtime/log.js';
 import type { Random } from '../../runtime/random.js';
+import type { ChainedRecord, ChainTail } from '../evidence-store.js';
 import type { Append, StoredRecord } from '../store.js';
 import { StoreError } from '../store-error.js';
+import type { ChainSegments } from './chain-segments.js';
 import { type CommitLog, SyncFailure } from './commit-log.js';
 import type { HeadsWriter } from './heads.js';
 import type { JournalTail } from './journal-tail.js';
-import { encodeLine, type JournalOperation, type TableOperation } from './line-format.js';
+import {
+  type EvidenceOperation,
+  encodeLine,
+  type JournalOperation,
+  type TableOperation,
+} from './line-format.js';
 import type { LockRequest, LockTable } from './lock-table.js';
 import type { StoreClock } from './store-clock.js';
 import { Tables } from './tables.js';
@@ -20,6 +28,8 @@ import { Tables } from './tables.js';
 export interface Evaluated {
   readonly appends: readonly Append[];
   readonly operations: readonly TableOperation[];
+  /** It has to start over: its evidence is not written either. */
+  readonly isVoid?: boolean;
   /** Called once all of it is on the disk. */
   readonly onDurable: (written: WrittenLine) => void;
 }
@@ -28,6 +38,8 @@ export interface WrittenLine {
   readonly firstId: number;
   readonly batch: string;
   readonly timeMs: number;
+  /** What was chained with it. */
+  readonly chained: readonly ChainedRecord[];
 }
 
 /** One unit or statement that waits to be written; it is answered through its callbacks. */
@@ -37,8 +49,13 @@ export interface PendingWrite {
   /** The writer's own locks. */
   readonly lock: LockRequest | undefined;
   readonly evaluate: (draft: Tables, nowMs: number) => Evaluated;
-  /** Nothing was written (`store_unavailable`), or nobody knows (`outcome_unknown`). */
-  readonly onFailed: (error: StoreError) => void;
+  /** Makes the records of what it is evidence of; what it throws fails this write alone. */
+  readonly chain?: (tail: ChainTail) => readonly ChainedRecord[];
+  /**
+   * Nothing was written (`store_unavailable`, or what `chain` threw), or nobody knows
+   * (`outcome_unknown`).
+   */
+  readonly onFailed: (error: CodedError) => void;
 }
 
 /** Writes that wait, over all clients: a second of them at the rate of a slow disk. */
@@ -54,7 +71,15 @@ export interface CommitState {
   readonly tail: JournalTail;
   readonly locks: LockTable;
   readonly storeClock: StoreClock;
+  readonly chain: ChainSegments;
   newestId: number;
+}
+
+/** One write of a group, decided and not written yet. */
+interface Decided {
+  readonly write: PendingWrite;
+  readonly evaluated: Evaluated;
+  readonly written: WrittenLine;
 }
 
 interface Waiting {
@@ -117,20 +142,29 @@ export class GroupCommit {
     const draft = new Tables(this.state.tables);
     const timeMs = this.state.storeClock.nowMs();
     let nextId = this.state.newestId + 1;
+    let { tail } = this.state.chain;
     let lines = '';
-    const decided = group.map((write) => {
+    const decided: Decided[] = [];
+    for (const write of group) {
+      const linked = this.link(write, tail);
+      if (linked === undefined) continue;
       const evaluated = write.evaluate(draft, timeMs);
-      const { appends, operations } = evaluated;
-      const written: WrittenLine = { firstId: nextId, batch: this.batch(), timeMs };
-      const journal = appends.map(
-        ({ stream, key, body }, i): JournalOperation => ['j', stream, nextId + i, key, body],
-      );
-      nextId += appends.length;
-      if (journal.length > 0 || operations.length > 0) {
-        lines += encodeLine([timeMs, written.batch, ...journal, ...operations]);
-      }
-      return { write, evaluated, written };
-    });
+      const chained = evaluated.isVoid === true ? [] : linked;
+      const written: WrittenLine = { firstId: nextId, batch: this.batch(), timeMs, chained };
+      const operations = [
+        ...evaluated.appends.map(
+          ({ stream, key, body }, i): JournalOperation => ['j', stream, nextId + i, key, body],
+        ),
+        ...evaluated.operations,
+        ...chained.map(
+          ({ seq, ref, hash, text }): EvidenceOperation => ['e', seq, ref, hash, text],
+        ),
+      ];
+      nextId += evaluated.appends.length;
+      tail = tailAfter(tail, chained);
+      if (operations.length > 0) lines += encodeLine([timeMs, written.batch, ...operations]);
+      decided.push({ write, evaluated, written });
+    }
     const failure = lines === '' ? this.broken : this.append(lines);
     if (failure !== undefined) {
       for (const { write } of decided) write.onFailed(failure);
@@ -139,6 +173,23 @@ export class GroupCommit {
     for (const { evaluated, written } of decided) this.apply(evaluated, written);
     for (const { evaluated, written } of decided) evaluated.onDurable(written);
     if (lines !== '') this.onFlushed();
+  }
+
+  /** Undefined when the write failed for it. */
+  private link(write: PendingWrite, tail: ChainTail): readonly ChainedRecord[] | undefined {
+    if (write.chain === undefined) return [];
+    try {
+      this.state.chain.requireRoom();
+      return write.chain(tail);
+    } catch (error) {
+      if (!(error instanceof CodedError)) {
+        this.events.error({ error: String(error) }, 'Evidence could not be chained.');
+      }
+      const message = 'Evidence could not be chained.';
+      const coded = new StoreError('store_unavailable', message, { cause: error });
+      write.onFailed(error instanceof CodedError ? error : coded);
+      return undefined;
+    }
   }
 
   private append(lines: string): StoreError | undefined {
@@ -172,6 +223,7 @@ export class GroupCommit {
   private apply(evaluated: Evaluated, written: WrittenLine): void {
     const { tables, heads, tail } = this.state;
     for (const operation of evaluated.operations) tables.apply(operation);
+    this.state.chain.append(written.chained);
     const { batch, firstId } = written;
     for (const [i, { stream, key, body }] of evaluated.appends.entries()) {
       const record: StoredRecord = { stream, id: firstId + i, batch, key, body };
@@ -209,6 +261,13 @@ export class GroupCommit {
   private batch(): string {
     return Buffer.from(this.random.bytes(BATCH_BYTES)).toString('hex');
   }
+}
+
+function tailAfter(tail: ChainTail, chained: readonly ChainedRecord[]): ChainTail {
+  const last = chained.at(-1);
+  if (last === undefined) return tail;
+  const chainId = tail.chainId === '' ? (chained[0]?.hash ?? '') : tail.chainId;
+  return { seq: last.seq, hash: last.hash, record: last.text, chainId };
 }
 
 function tooMany(): StoreError {

@@ -7,8 +7,10 @@
  * - `*.tmp`: a log or a snapshot that is not finished; removed on open.
  * - `lock-<n>.sock`: who uses the directory (`directory-lock.ts`).
  *
- * Other files are not ours and stay as they are. Chain segments will stand in `chain/`, beside the
- * log, which may then be shortened only up to what they hold.
+ * - `chain/<seq>.jsonl`: segments of the evidence chain (`chain-files.ts`); a log is removed only
+ *   when they hold, on the disk, what it says of the chain.
+ *
+ * Other files are not ours and stay as they are.
  */
 import { join } from 'node:path';
 import type { FileSystem } from './file-system.js';

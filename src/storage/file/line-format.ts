@@ -32,7 +32,15 @@ export type TableOperation =
   | readonly ['c', key: string, value: number, expiresAtMs: number | null]
   | readonly ['s', id: string, seenAtMs: number]
   | readonly ['store', epoch: string, writeFormat: number];
-export type Operation = JournalOperation | TableOperation;
+/** A finished record of the evidence chain, signature included. */
+export type EvidenceOperation = readonly [
+  'e',
+  seq: number,
+  ref: string,
+  hash: string,
+  text: string,
+];
+export type Operation = JournalOperation | TableOperation | EvidenceOperation;
 
 export type CommitLine = readonly [timeMs: number, batch: string, ...operations: Operation[]];
 export type SnapshotLine = readonly Operation[];
@@ -54,6 +62,8 @@ export interface SnapshotTrailer {
   readonly newestTimeMs: number;
   /** Newest id and batch of each stream. */
   readonly heads: Readonly<Record<string, readonly [id: number, batch: string]>>;
+  /** The newest record of the evidence chain, and the hash of its record 0; absent before it. */
+  readonly chain?: { readonly seq: number; readonly hash: string; readonly id: string };
 }
 
 /** Bytes before the JSON: eight digits and a space. */

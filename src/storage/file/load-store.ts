@@ -3,11 +3,17 @@ import type { Log } from '../../runtime/log.js';
 import type { Random } from '../../runtime/random.js';
 import { FORMAT_NEWEST, FORMAT_OLDEST } from '../envelope.js';
 import { StoreError } from '../store-error.js';
+import { ChainLoad } from './chain-segments.js';
 import { CommitLog, readClosedLog } from './commit-log.js';
 import type { FileSystem } from './file-system.js';
 import type { CommitState } from './group-commit.js';
 import { findDataFiles } from './layout.js';
-import { type CommitLine, encodeLine, type TableOperation } from './line-format.js';
+import {
+  type CommitLine,
+  encodeLine,
+  type SnapshotTrailer,
+  type TableOperation,
+} from './line-format.js';
 import { loadSnapshot } from './snapshot-load.js';
 
 /** Which files the loaded state came from, to go on with them. */
@@ -47,21 +53,27 @@ export function loadStore(options: LoadOptions, state: CommitState): LoadedStore
     fileSystem.unlink(path);
   }
   const { snapshot } = files;
-  const snapshotBytes = snapshot === undefined ? 0 : applySnapshot(options, snapshot, state);
+  const loaded = snapshot === undefined ? undefined : applySnapshot(options, snapshot, state);
+  const chain = new ChainLoad(options, state.chain);
   const closedLogs = files.logs.slice(0, -1);
-  const onCommit = (commit: CommitLine): void => applyCommit(state, commit);
+  const onCommit = (commit: CommitLine): void => applyCommit(state, chain, commit);
   for (const generation of closedLogs) readClosedLog(fileSystem, dataDir, generation, onCommit);
   const newest = files.logs.at(-1);
   const log =
     newest === undefined
       ? createFirstLog(options, state)
       : openNewestLog(options, newest, onCommit);
+  chain.finish(loaded?.trailer.chain);
   checkFormat(state.tables.writeFormat);
   state.heads.setEpoch(state.tables.epoch);
-  return { snapshot, snapshotBytes, closedLogs, log };
+  return { snapshot, snapshotBytes: loaded?.bytes ?? 0, closedLogs, log };
 }
 
-function applySnapshot(options: LoadOptions, generation: number, state: CommitState): number {
+function applySnapshot(
+  options: LoadOptions,
+  generation: number,
+  state: CommitState,
+): { readonly trailer: SnapshotTrailer; readonly bytes: number } {
   const { trailer, bytes } = loadSnapshot(
     options.fileSystem,
     options.dataDir,
@@ -73,10 +85,10 @@ function applySnapshot(options: LoadOptions, generation: number, state: CommitSt
   }
   state.newestId = trailer.newestId;
   state.storeClock.saidBefore(trailer.newestTimeMs);
-  return bytes;
+  return { trailer, bytes };
 }
 
-function applyCommit(state: CommitState, commit: CommitLine): void {
+function applyCommit(state: CommitState, chain: ChainLoad, commit: CommitLine): void {
   const [timeMs, batch, ...operations] = commit;
   state.storeClock.saidBefore(timeMs);
   for (const operation of operations) {
@@ -84,6 +96,8 @@ function applyCommit(state: CommitState, commit: CommitLine): void {
       const [, stream, id] = operation;
       state.heads.set(stream, { id, batch });
       state.newestId = id;
+    } else if (operation[0] === 'e') {
+      chain.accept(operation);
     } else {
       state.tables.apply(operation);
     }

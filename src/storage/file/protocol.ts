@@ -5,6 +5,12 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type {
+  ChainedRecord,
+  ChainStatement,
+  EvidenceEvent,
+  StoredHead,
+} from '../evidence-store.js';
+import type {
   Append,
   Changes,
   Count,
@@ -21,7 +27,6 @@ import type {
   StoredDocument,
   StoredRecord,
 } from '../store.js';
-import type { StoreCode } from '../store-error.js';
 import type { KvAnswer, KvStatement } from './evaluate.js';
 
 /** Files to read a journal from, kept on the disk until the pin is given back. */
@@ -89,6 +94,7 @@ export interface WriteBody {
   readonly kv: readonly KvChange[];
   readonly documents: readonly DocumentChange[];
   readonly counters: readonly CounterChange[];
+  readonly evidence: readonly EvidenceEvent[];
 }
 
 /** Every call that is answered: what it carries and what comes back. */
@@ -122,6 +128,12 @@ export interface Calls {
   gatewayAcks: { request: object; answer: GatewayAckRow[] };
   sweep: { request: { readonly limit: number }; answer: number };
   replaceEpoch: { request: { readonly seenEpoch: string }; answer: string };
+  /** Appends a statement of the chain about itself. */
+  state: {
+    request: { readonly statement: ChainStatement };
+    answer: readonly ChainedRecord[];
+  };
+  chainHead: { request: object; answer: StoredHead };
   /** Answered once a commit of nothing is on the disk: the store can be written. */
   probe: { request: object; answer: undefined };
 }
@@ -139,12 +151,13 @@ export type Request =
 
 export type Answer =
   | { readonly id: number; readonly ok: true; readonly value: Calls[CallType]['answer'] }
-  | { readonly id: number; readonly ok: false; readonly code: StoreCode; readonly message: string };
+  | { readonly id: number; readonly ok: false; readonly code: string; readonly message: string };
 
 /** What a thread needs to open a `FileStore`; `port` goes into the transfer list. */
 export interface FileStoreConnection {
   readonly port: MessagePort;
   readonly heads: SharedArrayBuffer;
+  readonly dataDir: string;
 }
 
 /** The last append of each key stays, in the place of the last; appends without a key all stay. */
@@ -166,6 +179,7 @@ export function writeBody(unit: number, changes: Changes): WriteBody {
     kv: changes.kv ?? [],
     documents: changes.documents ?? [],
     counters: changes.counters ?? [],
+    evidence: changes.evidence ?? [],
   };
 }
 

@@ -11,7 +11,9 @@
  * is on the disk, and only then are older files removed.
  */
 import type { Clock } from '../../runtime/clock.js';
+import type { ChainTail } from '../evidence-store.js';
 import { StoreError } from '../store-error.js';
+import { chainOf } from './chain-segments.js';
 import { SyncFailure, syncOr } from './commit-log.js';
 import { type FileSystem, writeAll } from './file-system.js';
 import type { HeadsWriter } from './heads.js';
@@ -35,6 +37,7 @@ export interface SnapshotTask {
   readonly source: JournalSource;
   readonly tables: Tables;
   readonly heads: HeadsWriter;
+  readonly chain: () => ChainTail;
   readonly newestId: () => number;
   readonly nowMs: () => number;
   /** True when the store was closed meanwhile: the snapshot is given up. */
@@ -91,11 +94,13 @@ function trailerOf(task: SnapshotTask): SnapshotTrailer {
   const heads = [...task.heads.all()].map(
     ([stream, { id, batch }]) => [stream, [id, batch] as const] as const,
   );
+  const chain = chainOf(task.chain());
   return {
     end: true,
     newestId: task.newestId(),
     newestTimeMs: task.nowMs(),
     heads: Object.fromEntries(heads),
+    ...(chain === undefined ? {} : { chain }),
   };
 }
 

@@ -4,7 +4,8 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Clock } from '../../runtime/clock.js';
-import { StoreError } from '../store-error.js';
+import { CodedError } from '../../runtime/failure.js';
+import { STORE_CODES, StoreError } from '../store-error.js';
 import type { Answer, Calls, CallType, Request } from './protocol.js';
 
 /** How long `close` waits for writes that were sent: some syncs of a slow disk. */
@@ -19,6 +20,7 @@ const WRITING: ReadonlySet<CallType> = new Set<CallType>([
   'keyValue',
   'count',
   'see',
+  'state',
   'replaceEpoch',
   'probe',
 ]);
@@ -26,7 +28,7 @@ const WRITING: ReadonlySet<CallType> = new Set<CallType>([
 interface PendingCall {
   readonly type: CallType;
   readonly resolve: (value: Calls[CallType]['answer']) => void;
-  readonly reject: (error: StoreError) => void;
+  readonly reject: (error: CodedError) => void;
 }
 
 /** One for each port. Never waits without an end: an answer, or the end of the port. */
@@ -115,7 +117,7 @@ export class StorageCalls {
       call.resolve(answer.value);
     } else {
       this.failed += 1;
-      call.reject(new StoreError(answer.code, answer.message));
+      call.reject(errorOf(answer.code, answer.message));
     }
     if (this.pending.size === 0) this.onIdle();
   }
@@ -133,6 +135,14 @@ export class StorageCalls {
     this.pending.clear();
     this.onIdle();
   }
+}
+
+/** What the linker throws has codes of its own. */
+function errorOf(code: string, message: string): CodedError {
+  const storeCode = STORE_CODES.find((known) => known === code);
+  return storeCode === undefined
+    ? new CodedError(code, message)
+    : new StoreError(storeCode, message);
 }
 
 function closedError(): StoreError {

@@ -21,11 +21,14 @@ export interface StorageThreadOptions {
   /** Made if missing. */
   readonly dataDir: string;
   readonly log?: Log;
+  /** The text of the file of signing keys; without it the store takes no evidence. */
+  readonly signingKeyPem?: string;
 }
 
 /** What the thread is started with. */
 export interface StorageThreadData {
   readonly dataDir: string;
+  readonly signingKeyPem?: string;
 }
 export type ToWorker =
   | { readonly type: 'connect'; readonly port: MessagePort }
@@ -57,8 +60,11 @@ export interface StorageThread {
  * with 3), `store_unavailable`.
  */
 export async function startStorageThread(options: StorageThreadOptions): Promise<StorageThread> {
-  const { dataDir, log = silentLog } = options;
-  const data: StorageThreadData = { dataDir };
+  const { dataDir, log = silentLog, signingKeyPem } = options;
+  const data: StorageThreadData = {
+    dataDir,
+    ...(signingKeyPem === undefined ? {} : { signingKeyPem }),
+  };
   const worker = new Worker(new URL('./storage-worker.js', import.meta.url), {
     workerData: data,
     name: 'storage',
@@ -70,7 +76,7 @@ export async function startStorageThread(options: StorageThreadOptions): Promise
   });
   try {
     const heads = await opened(worker, exited, log);
-    return handle(worker, exited, heads, () => cause);
+    return handle(worker, exited, { heads, dataDir }, () => cause);
   } catch (error) {
     await worker.terminate();
     throw error;
@@ -98,7 +104,7 @@ function opened(worker: Worker, exited: Promise<void>, log: Log): Promise<Shared
 function handle(
   worker: Worker,
   exited: Promise<void>,
-  heads: SharedArrayBuffer,
+  shared: Omit<FileStoreConnection, 'port'>,
   cause: () => unknown,
 ): StorageThread {
   let closing: Promise<void> | undefined;
@@ -107,7 +113,7 @@ function handle(
   const connect = (): FileStoreConnection => {
     const { port1, port2 } = new MessageChannel();
     send({ type: 'connect', port: port1 }, port1);
-    return { port: port2, heads };
+    return { port: port2, ...shared };
   };
   const own = connect().port;
   const calls = new StorageCalls(own, systemClock);

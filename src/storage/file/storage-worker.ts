@@ -1,8 +1,12 @@
 /** The storage thread's entry: opens the directory, then serves one session for each port. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { DEFAULT_MASKING } from '../../evidence/default-masking.js';
+import { parseKeyring } from '../../evidence/keyring.js';
+import { MASKING_LABEL, prepareMasking } from '../../evidence/masking.js';
 import { systemClock } from '../../runtime/clock.js';
 import type { Log, LogFields } from '../../runtime/log.js';
 import { systemRandom } from '../../runtime/random.js';
+import { type DirectLinker, directLinker } from '../chain-linker.js';
 import { StoreError } from '../store-error.js';
 import { type DirectoryLock, lockDirectory } from './directory-lock.js';
 import { FileDatabase } from './file-database.js';
@@ -11,7 +15,7 @@ import { systemFileSystem } from './file-system.js';
 import type { Request } from './protocol.js';
 import type { FromWorker, StorageThreadData, ToWorker } from './storage-thread.js';
 
-const { dataDir } = workerData as StorageThreadData;
+const { dataDir, signingKeyPem } = workerData as StorageThreadData;
 
 function tell(message: FromWorker): void {
   parentPort?.postMessage(message);
@@ -44,12 +48,23 @@ async function end(database: FileDatabase, lock: DirectoryLock): Promise<void> {
 async function start(): Promise<void> {
   const environment = { dataDir, fileSystem: systemFileSystem, random: systemRandom };
   const lock = await lockDirectory(environment);
-  const database = FileDatabase.open({ ...environment, clock: systemClock, log });
+  const database = FileDatabase.open({
+    ...environment,
+    clock: systemClock,
+    log,
+    ...(signingKeyPem === undefined ? {} : { linker: linkerOf(signingKeyPem) }),
+  });
   parentPort?.on('message', (message: ToWorker) => {
     if (message.type === 'connect') serve(database, message.port);
     else void end(database, lock);
   });
   tell({ type: 'opened', heads: database.sharedHeads });
+}
+
+function linkerOf(pem: string): DirectLinker {
+  const keyring = parseKeyring(pem);
+  const masking = prepareMasking(DEFAULT_MASKING, keyring.derive(MASKING_LABEL));
+  return directLinker({ keyring, masking, clock: systemClock, random: systemRandom });
 }
 
 start().catch((error: unknown) => {
