@@ -151,6 +151,24 @@ export const MUTATIONS: readonly Mutation[] = [
     put: '{ $1 return batch.map(() => $2);',
   },
   {
+    name: 'evidence: a rotation leaves none',
+    file: DECIDE,
+    find: /recordRotation\(overlay, input\.caller, .*\);/,
+    put: '',
+  },
+  {
+    name: 'evidence: of a batch only the first is kept',
+    file: OVERLAY,
+    find: /evidence: this\.evidence\.events,/,
+    put: 'evidence: this.evidence.events.slice(0, 1),',
+  },
+  {
+    name: 'evidence: of a write that changes nothing',
+    file: DECIDE,
+    find: /overlay\.revocation\(input\.id\) \?\? newRevocation/,
+    put: 'newRevocation',
+  },
+  {
     name: 'operators: they have no reserve',
     file: 'runtime/lane.js',
     find: /\(letter\.operator \? operatorReserve : 0\)/,

@@ -2,6 +2,8 @@
  * The model store as a server that one reaches over a network: slow, down, restored, out of reach,
  * cut off before or after a commit. What the data is remains the model's.
  */
+import { DEVICES_STREAM } from '../../src/actors/devices/state.js';
+import { GATEWAYS_STREAM } from '../../src/actors/gateways/state.js';
 import { type Clock, delay } from '../../src/runtime/clock.js';
 import type { Random } from '../../src/runtime/random.js';
 import { type ModelBackup, ModelDatabase } from '../../src/storage/model/model-database.js';
@@ -16,10 +18,12 @@ import type {
   Committed,
   Locked,
   Position,
+  StoredRecord,
   UnitOfWork,
 } from '../../src/storage/store.js';
 import { StoreError } from '../../src/storage/store-error.js';
 import type { Dice } from './dice.js';
+import { EvidenceLog } from './evidence-check.js';
 import type { StoreWeather } from './settings.js';
 import { DevicesLog } from './view-check.js';
 
@@ -29,6 +33,7 @@ export const UNSTORABLE = 'unstorable';
 /** The data, read in pages of the run's size; everything written is noted beside it. */
 export class SimulatedDatabase extends ModelDatabase {
   readonly log = new DevicesLog();
+  readonly evidenceLog = new EvidenceLog();
 
   constructor(
     clock: Clock,
@@ -43,9 +48,21 @@ export class SimulatedDatabase extends ModelDatabase {
   }
 
   override commit(unit: UnitOfWork, decide: (locked: Locked) => Changes): Committed {
-    const committed = super.commit(unit, decide);
+    let changes: Changes = {};
+    const committed = super.commit(unit, (locked) => {
+      changes = decide(locked);
+      return changes;
+    });
     this.log.note(committed.records);
+    this.evidenceLog.note(changes);
     return committed;
+  }
+
+  override restore(backup: ModelBackup): void {
+    super.restore(backup);
+    const records: StoredRecord[] = [];
+    this.replay([DEVICES_STREAM, GATEWAYS_STREAM], (page) => void records.push(...page));
+    this.evidenceLog.restored(records);
   }
 }
 

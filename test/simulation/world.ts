@@ -1,8 +1,10 @@
 /** Everything that one run consists of; whatever is asked in it is asked through `call`. */
+import type { EvidenceRecorder } from '../../src/actors/evidence.js';
 import { type Random, seededRandom } from '../../src/runtime/random.js';
 import { SimulatedClock } from '../../src/runtime/simulated-clock.js';
 import { Dice } from './dice.js';
 import type { Answer, Asked } from './door.js';
+import { simulatedRecorder } from './evidence-check.js';
 import { type Call, describeCall, History, shorten } from './history.js';
 import { Promises } from './promises.js';
 import { SimulatedReplica } from './replica.js';
@@ -20,6 +22,8 @@ export class World {
   readonly server: StoreServer;
   /** What the production code draws from. */
   readonly random: Random;
+  /** What all replicas record with: they hold the same key. */
+  readonly recorder: EvidenceRecorder;
   readonly busRandom: Random;
   readonly faultDice: Dice;
   readonly clientDice: Dice;
@@ -45,6 +49,7 @@ export class World {
     this.clientDice = new Dice(next());
     const database = new SimulatedDatabase(this.storeTime, this.random, settings.pageMax);
     this.server = new StoreServer(database, this.clock, new Dice(next()), settings.weather);
+    this.recorder = simulatedRecorder(this.clock, seededRandom(next()));
     if (settings.upgrades) database.writeFormat = 1;
     this.replicas = Array.from(
       { length: settings.replicas },
@@ -84,7 +89,10 @@ export class World {
 
   /** Only of one history: after a restore, the same ids may stand for something else. */
   private checkView(replica: SimulatedReplica): void {
-    if (this.answersOnly || this.history.lastRestoreMs > 0) return;
+    if (this.answersOnly) return;
+    const unproved = this.server.database.evidenceLog.fault;
+    if (unproved !== undefined) this.fail(unproved);
+    if (this.history.lastRestoreMs > 0) return;
     const fault = this.server.database.log.faultOf(replica.devicesView());
     if (fault !== undefined) this.fail(`${replica.name} is wrong: ${fault}`);
   }
