@@ -165,7 +165,7 @@ export class SimulatedReplica {
       pause: () => this.pauseFromWithin(),
       mayHaveBug: () => this.mayHaveBug(),
     });
-    const environment = { store, clock, random, log: silentLog } as Omit<
+    const environment = { store, clock, random, log: silentLog, evidence: world.recorder } as Omit<
       ActorEnvironment,
       'chaining'
     > as ActorEnvironment;
