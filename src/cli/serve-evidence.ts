@@ -1,4 +1,4 @@
-/** What a server needs before it may record evidence: its keys, and a place for what it publishes. */
+/** What a server needs before it may record: its keys, and a place for what it publishes. */
 import { constants } from 'node:fs';
 import { access, mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';

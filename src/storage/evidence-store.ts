@@ -84,7 +84,7 @@ export type DrainResult =
   | { readonly kind: 'drained'; readonly events: number; readonly head: StoredHead }
   | { readonly kind: 'busy' };
 
-/** One thread's way to the evidence. Rejects with a `StoreError`, but for what the linker throws. */
+/** One thread's way to the evidence. Rejects with a `StoreError`, or what the linker throws. */
 export interface EvidenceStore {
   /** `direct`: chained in the commit itself, by the one process there is; nothing ever waits. */
   readonly mode: 'direct' | 'deferred';

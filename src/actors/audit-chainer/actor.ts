@@ -36,7 +36,6 @@ import type { Store } from '../../storage/store.js';
 import type { EvidenceRecorder } from '../evidence.js';
 import { AUDIT_CHAINER_ACTOR } from './client.js';
 import type {
-  AuditFacts,
   AuditReads,
   AuditStatement,
   AuditWrites,
@@ -47,6 +46,7 @@ import type {
 } from './messages.js';
 import { chainRewound, rewound } from './published.js';
 import { find, readPage, readTail } from './reading.js';
+import { AuditState } from './state.js';
 import { VerifiedPrefix } from './verified-prefix.js';
 
 /** What a process has for its evidence, shared by its threads. */
@@ -72,7 +72,7 @@ export interface AuditChainerEnvironment {
   readonly chaining: ChainingEnvironment;
 }
 
-/** The tick of ADR-0009: what others have enqueued waits so long at most, while one replica runs. */
+/** The tick of ADR-0009: what others have enqueued waits so long at most. */
 const TICK_MS = 2_000;
 /** How often it is looked whether this process has enqueued anything: 20 to 50 ms are wanted. */
 const WAKE_MS = 25;
@@ -115,14 +115,9 @@ class AuditChainer implements ActorHandlers {
   private seen = 0;
   private draining: Promise<void> | undefined;
   private lastCheckpoint: { readonly seq: number; readonly atMs: number } | undefined;
-  private lagRecords = 0;
-  private head: StoredHead = { seq: -1, hash: '' };
+  private readonly known = new AuditState();
   /** The hash of the newest record after which the current key was seen to be held. */
   private keyKnownAt: string | undefined;
-  private drains = 0;
-  private drained = 0;
-  private errors = 0;
-  private stopped = '';
   private closed = false;
 
   constructor(
@@ -143,7 +138,7 @@ class AuditChainer implements ActorHandlers {
     chaining.allow(true);
     if (!this.life.announced) await this.announce('server.started');
     this.life.announced = true;
-    this.lagRecords = await this.chain.pending();
+    this.known.lagRecords = await this.chain.pending();
     this.wake = repeat(clock, WAKE_MS, () => this.drainIfEnqueued());
   }
 
@@ -185,7 +180,7 @@ class AuditChainer implements ActorHandlers {
       const head = await this.chain.head();
       if (head.hash !== this.keyKnownAt) await this.requireKey();
       await this.drain();
-      this.lagRecords = await this.chain.pending();
+      this.known.lagRecords = await this.chain.pending();
     } catch (error) {
       if (error instanceof CodedError && error.code === 'signing_key_missing') {
         this.environment.chaining.allow(false);
@@ -211,17 +206,7 @@ class AuditChainer implements ActorHandlers {
   }
 
   inspect(): Readonly<Record<string, unknown>> {
-    const facts: AuditFacts = {
-      mode: this.chain.mode,
-      lagRecords: this.lagRecords,
-      headSeq: this.head.seq,
-      verifiedUpTo: this.verified.upTo,
-      drains: this.drains,
-      drained: this.drained,
-      errors: this.errors,
-      stopped: this.stopped,
-    };
-    return { ...facts };
+    return { ...this.known.facts(this.chain.mode, this.verified.upTo) };
   }
 
   private async withVerified<T>(page: Promise<T>): Promise<T & { verifiedUpTo: number }> {
@@ -249,21 +234,18 @@ class AuditChainer implements ActorHandlers {
     for (;;) {
       const result = await this.chain.drain(DRAIN_BATCH_MAX);
       if (result.kind === 'busy') break;
-      this.head = result.head;
-      if (result.events > 0) {
-        this.drains += 1;
-        this.drained += result.events;
-      }
+      this.known.head = result.head;
+      this.known.chained(result.events);
       await this.checkpointIfDue();
       if (result.events < DRAIN_BATCH_MAX) break;
     }
-    this.stopped = '';
+    this.known.stopped = '';
   }
 
   private async checkpointIfDue(): Promise<void> {
     const nowMs = this.environment.clock.wallMs();
-    if (this.chain.mode === 'direct') this.head = await this.chain.head();
-    const { head } = this;
+    if (this.chain.mode === 'direct') this.known.head = await this.chain.head();
+    const { head } = this.known;
     if (head.seq < 0) return;
     if (this.lastCheckpoint === undefined || isDue(head, this.lastCheckpoint, nowMs)) {
       this.lastCheckpoint = await this.newestCheckpoint(head);
@@ -310,14 +292,14 @@ class AuditChainer implements ActorHandlers {
     }
     const record = await this.append({ kind: 'restore', by, lost: { ...lost } });
     await published.keepUpTo(lost.fromSeq - 1);
-    this.stopped = '';
+    this.known.stopped = '';
     return record;
   }
 
   private async append(request: StatementRequest): Promise<ChainedRecord> {
     const record = (await this.chain.append(request)).at(-1);
     if (record === undefined) throw new RangeError('A statement became no record.');
-    this.head = { seq: record.seq, hash: record.hash };
+    this.known.head = { seq: record.seq, hash: record.hash };
     return record;
   }
 
@@ -330,7 +312,7 @@ class AuditChainer implements ActorHandlers {
       throw new CodedError('damaged', 'The newest record of the evidence chain is missing.');
     }
     keyAfter(this.environment.chaining.keyring, tail);
-    this.head = head;
+    this.known.head = head;
     this.keyKnownAt = head.hash;
   }
 
@@ -360,12 +342,8 @@ class AuditChainer implements ActorHandlers {
   private failed(error: unknown): void {
     const { code, message } =
       error instanceof CodedError ? error : { code: 'internal_error', message: String(error) };
-    this.errors += 1;
-    const stopped = `${code}: ${message}`;
-    if (stopped !== this.stopped) {
-      this.environment.log.error({ code, error: message }, 'Evidence is not being chained.');
-    }
-    this.stopped = stopped;
+    if (!this.known.failed(code, message)) return;
+    this.environment.log.error({ code, error: message }, 'Evidence is not being chained.');
   }
 
   private timeout(ms: number): Promise<void> {

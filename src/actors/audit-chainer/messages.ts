@@ -2,6 +2,18 @@
 import type { Party } from '../../evidence/event.js';
 import type { ChainedRecord, FoundEvidence, StoredHead } from '../../storage/evidence-store.js';
 
+/** How the audit chainer refuses, beside the runtime, the storage seam and `EVIDENCE_CODES`. */
+export const AUDIT_CODES = [
+  /** The chain lacks a checkpoint that was published: nothing is chained. */
+  'chain_rewound',
+  /** There is nothing to accept. */
+  'chain_not_rewound',
+  /** The key that the chain goes on with, or is to go on with, is not in the file. */
+  'signing_key_missing',
+] as const;
+/** One of `AUDIT_CODES`. */
+export type AuditCode = (typeof AUDIT_CODES)[number];
+
 /** A page of the chain. */
 export interface AuditPage {
   readonly records: readonly ChainedRecord[];

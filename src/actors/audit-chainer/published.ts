@@ -10,7 +10,7 @@ export interface Rewound {
   readonly toHash: string;
 }
 
-/** The lost range when the chain is not the one whose checkpoints were published; else undefined. */
+/** The lost range when the chain lacks a checkpoint that was published; else undefined. */
 export async function rewound(
   store: EvidenceStore,
   published: PublishedCheckpoints,

@@ -18,7 +18,7 @@ export interface OutboxPlace {
   readonly count: number;
 }
 
-/** Authenticates an event at its place, by a key that the replicas have and the database has not. */
+/** Authenticates an event at its place, by a key that replicas have and the database has not. */
 export interface OutboxSeal {
   readonly keyId: string;
   mac(place: OutboxPlace, text: string): string;
