@@ -8,6 +8,7 @@ import { seededRandom } from '../src/runtime/random.js';
 import { ModelStore } from '../src/storage/model/model-store.js';
 import { enrol, openReplicas } from './fixtures/device-replica.js';
 import { keepAlive } from './fixtures/keep-alive.js';
+import { testRecorder } from './fixtures/test-recorder.js';
 
 keepAlive(t);
 
@@ -16,7 +17,7 @@ const HOUR_MS = 3_600_000;
 async function open() {
   const { clock, database, replicas, close } = await openReplicas();
   const store = new ModelStore(database);
-  const host = new ActorHost([killListActor({ store, log: silentLog })], {
+  const host = new ActorHost([killListActor({ store, log: silentLog, evidence: testRecorder })], {
     clock,
     random: seededRandom(1),
     log: silentLog,

@@ -10,6 +10,7 @@ import { codeOf } from './fixtures/device-replica.js';
 import { keepAlive } from './fixtures/keep-alive.js';
 import { startCluster } from './fixtures/postgres-database.js';
 import {
+  openOnFiles,
   openOnModel,
   openOnPostgres,
   type RecordingOptions,
@@ -24,6 +25,7 @@ t.teardown(() => cluster.stop());
 type Open = (test: Test, options?: RecordingOptions) => Promise<RecordingReplica>;
 const BACKENDS: ReadonlyArray<readonly [name: string, open: Open]> = [
   ['the model', openOnModel],
+  ['files', openOnFiles],
   ['PostgreSQL', async (test, options) => openOnPostgres(test, await cluster.database(), options)],
 ];
 
@@ -35,9 +37,9 @@ async function leaves(
   replica: RecordingReplica,
   call: () => Promise<unknown>,
 ): Promise<[code: string, events: number]> {
-  const before = (await replica.outbox()).length;
+  const before = (await replica.recorded()).length;
   const code = await codeOf(call());
-  return [code, (await replica.outbox()).length - before];
+  return [code, (await replica.recorded()).length - before];
 }
 
 async function checkRefused(t: Test, replica: RecordingReplica): Promise<void> {
@@ -101,9 +103,9 @@ async function checkFirstUse(t: Test, replica: RecordingReplica): Promise<void> 
   const { token } = await mint(replica);
   const input = { tokenDigest: digestOf(token), ...SHAPE, deviceKey: 'a-public-key' };
   const { device, credential } = await replica.devices.enroll(input);
-  const before = (await replica.outbox()).length;
+  const before = (await replica.recorded()).length;
   t.equal(await replica.authenticate(credential), `${device.id}ann`);
-  t.equal((await replica.outbox()).length, before);
+  t.equal((await replica.recorded()).length, before);
 }
 
 /** A recorder that refuses what `refuses` says, as the real one does for its reasons. */
@@ -134,7 +136,7 @@ async function checkTooLarge(t: Test, replica: RecordingReplica): Promise<void> 
   const { entries, version } = await kills.list();
   t.strictSame(entries.map(({ id }) => id).sort(), ['a', 'c']);
   t.equal(version, 2);
-  const events = await replica.outbox();
+  const events = await replica.recorded();
   t.strictSame(
     events.map(({ data }) => data['version']),
     [1, 2],
@@ -166,7 +168,7 @@ async function checkSecrets(t: Test, replica: RecordingReplica): Promise<void> {
   t.notMatch(everything, secret, 'it is nowhere');
   t.match(everything, 'it had [hmac-sha256:', 'what stands in its place is');
   t.notMatch(everything, token, 'nor is a token that was handed out');
-  const masked = (await replica.outbox()).flatMap((event) => event.masked);
+  const masked = (await replica.recorded()).flatMap((event) => event.masked);
   for (const place of ['/data/name', '/data/platform', '/data/reason']) {
     t.ok(masked.includes(place), `${place} is said to be masked`);
   }
@@ -229,7 +231,7 @@ t.test('of kills that end together all are lifted with their evidence, or none i
     versions.every((version) => version === 3 || version === 6),
     'never some of them',
   );
-  const ended = (await replica.outbox()).filter(({ kind }) => kind === 'kill-list.expired');
+  const ended = (await replica.recorded()).filter(({ kind }) => kind === 'kill-list.expired');
   t.strictSame(
     ended.map(({ data }) => data['version']),
     [4, 5, 6],

@@ -1,10 +1,11 @@
-/** Each administrative act is in the outbox with its change, on the model and on PostgreSQL. */
+/** Each administrative act is recorded with its change, on every backend. */
 import t, { type Test } from 'tap';
 import { ACT_KINDS } from '../src/actors/act-kinds.js';
 import { ACT_CASES, type ActCase } from './fixtures/act-cases.js';
 import { keepAlive } from './fixtures/keep-alive.js';
 import { startCluster } from './fixtures/postgres-database.js';
 import {
+  openOnFiles,
   openOnModel,
   openOnPostgres,
   type RecordedEvent,
@@ -23,7 +24,7 @@ async function check(test: Test, replica: RecordingReplica, act: ActCase): Promi
   const beginMs = await replica.nowMs();
   const expected = await act.play(replica);
   const endMs = await replica.nowMs();
-  const events = (await replica.outbox()).slice(-expected.length);
+  const events = (await replica.recorded()).slice(-expected.length);
   const seen = events.map(({ kind, by, data }) => ({ kind, by, data }));
   test.strictSame(seen, expected, 'who did what, on whom, and why');
   for (const event of events) {
@@ -45,6 +46,9 @@ function checkForm(test: Test, { kind, by, data, masked, ref }: RecordedEvent): 
 for (const act of ACT_CASES) {
   t.test(`${act.name}: evidence on the model`, async (t) => {
     await check(t, await openOnModel(t), act);
+  });
+  t.test(`${act.name}: evidence on files`, async (t) => {
+    await check(t, await openOnFiles(t), act);
   });
   t.test(`${act.name}: evidence on PostgreSQL`, async (t) => {
     await check(t, await openOnPostgres(t, await cluster.database()), act);

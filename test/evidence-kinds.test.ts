@@ -75,7 +75,7 @@ t.test('every write that should leaves just the kinds that the table says', asyn
   for (const act of ACT_CASES) {
     const replica = await openOnModel(t);
     const expected = await act.play(replica);
-    const kinds = (await replica.outbox()).slice(-expected.length).map(({ kind }) => kind);
+    const kinds = (await replica.recorded()).slice(-expected.length).map(({ kind }) => kind);
     for (const write of act.writes) {
       const own = found.get(write) ?? new Set();
       for (const kind of kinds) own.add(kind);

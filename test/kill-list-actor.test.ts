@@ -9,6 +9,7 @@ import { seededRandom } from '../src/runtime/random.js';
 import { ModelStore } from '../src/storage/model/model-store.js';
 import { codeOf, enrol, openReplica, openReplicas } from './fixtures/device-replica.js';
 import { keepAlive } from './fixtures/keep-alive.js';
+import { testRecorder } from './fixtures/test-recorder.js';
 import { until } from './fixtures/toy-actor.js';
 
 keepAlive(t);
@@ -19,12 +20,15 @@ async function open(seed = 1) {
   const lists = await Promise.all(
     replicas.map(async () => {
       const store = new ModelStore(database);
-      const host = new ActorHost([killListActor({ store, log: silentLog })], {
-        clock,
-        random: seededRandom(seed),
-        log: silentLog,
-        onExhausted: () => undefined,
-      });
+      const host = new ActorHost(
+        [killListActor({ store, log: silentLog, evidence: testRecorder })],
+        {
+          clock,
+          random: seededRandom(seed),
+          log: silentLog,
+          onExhausted: () => undefined,
+        },
+      );
       await host.open();
       return { host, kills: new KillListClient(host.localRef(KILL_LIST_ACTOR)) };
     }),

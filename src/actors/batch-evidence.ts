@@ -10,28 +10,31 @@ import type { EvidenceRecorder } from './evidence.js';
 export class BatchEvidence {
   readonly events: EvidenceEvent[] = [];
 
-  /** Without a recorder there is no evidence. `nowMs` is the store's clock under the lock. */
+  /** `nowMs` is the store's clock under the lock. */
   constructor(
-    private readonly recorder: EvidenceRecorder | undefined,
+    private readonly recorder: EvidenceRecorder,
     private readonly nowMs: number,
   ) {}
 
-  /** The ref of the act, of which nothing is kept when it throws. */
-  record(deed: Deed): string | undefined {
-    return this.recordAll([deed])[0];
+  /** The act's ref. Throws what `EvidenceRecorder.event` throws. */
+  record(deed: Deed): string {
+    const event = this.eventOf(deed);
+    this.events.push(event);
+    return event.ref;
   }
 
-  /** All of them or none. Throws `CodedError` `evidence_too_large` and what the recorder throws. */
-  recordAll(deeds: readonly Deed[]): readonly string[] {
-    const { recorder, nowMs: atMs } = this;
-    if (recorder === undefined) return [];
-    const events = deeds.map((deed) => recorder.event({ ...deed, atMs }));
-    this.events.push(...events);
-    return events.map(({ ref }) => ref);
+  /** All of them or none. */
+  recordAll(deeds: readonly Deed[]): void {
+    const events = deeds.map((deed) => this.eventOf(deed));
+    for (const event of events) this.events.push(event);
   }
 
   /** A free text as records and rows may hold it; ids and users are compared, and stay. */
   mask(field: string, text: string): string {
-    return this.recorder?.mask(field, text) ?? text;
+    return this.recorder.mask(field, text);
+  }
+
+  private eventOf(deed: Deed): EvidenceEvent {
+    return this.recorder.event({ ...deed, atMs: this.nowMs });
   }
 }

@@ -58,8 +58,7 @@ export interface DevicesEnvironment {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Without one nothing is recorded: for parts that are looked at alone. */
-  readonly evidence?: EvidenceRecorder;
+  readonly evidence: EvidenceRecorder;
 }
 
 const UNKNOWN: Failure = failure('device_unknown', 'No device has this credential.');

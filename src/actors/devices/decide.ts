@@ -42,7 +42,10 @@ export interface TokenRow {
   readonly spent?: { readonly deviceId: string; readonly deviceKey?: string };
   /** The idempotent call that minted it, which must not mint another once it is spent. */
   readonly mintedBy?: { readonly key: string; readonly bodyHmac: string };
-  /** Ref of the evidence of its minting: what the token is known by in all evidence. */
+  /**
+   * Ref of the evidence of its minting, by which all evidence knows the token. Absent from those
+   * that were minted before there was evidence.
+   */
   readonly mintedIn?: string;
 }
 
@@ -111,7 +114,7 @@ function newTokenRow(overlay: DevicesOverlay, input: MintToken): TokenRow {
     voidedBeforeMs: overlay.voidedUpToMs(user),
     expiresAtMs,
     ...(mintedBy ? { mintedBy } : {}),
-    ...(mintedIn === undefined ? {} : { mintedIn }),
+    mintedIn,
   };
 }
 

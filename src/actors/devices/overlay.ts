@@ -36,7 +36,7 @@ export class DevicesOverlay {
     private readonly state: DevicesState,
     private readonly locked: Locked,
     readonly random: Random,
-    recorder: EvidenceRecorder | undefined,
+    recorder: EvidenceRecorder,
   ) {
     this.values = new BatchValues(locked);
     this.evidence = new BatchEvidence(recorder, locked.storeTimeMs);

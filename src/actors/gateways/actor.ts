@@ -45,8 +45,7 @@ export interface GatewaysEnvironment {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Without one nothing is recorded: for parts that are looked at alone. */
-  readonly evidence?: EvidenceRecorder;
+  readonly evidence: EvidenceRecorder;
 }
 
 const UNKNOWN: Failure = failure('token_unknown', 'No gateway has this token.');

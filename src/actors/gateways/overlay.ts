@@ -55,7 +55,7 @@ export class GatewaysOverlay implements Overlay<StorageTypes> {
     private readonly state: GatewaysState,
     private readonly locked: Locked,
     private readonly random: Random,
-    recorder: EvidenceRecorder | undefined,
+    recorder: EvidenceRecorder,
   ) {
     this.size = state.byId.size;
     this.values = new BatchValues(locked);

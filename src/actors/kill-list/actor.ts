@@ -23,8 +23,7 @@ import { applyKillRecord, isInForce, KILL_LIST_STREAM, KillListState } from './s
 export interface KillListEnvironment {
   readonly store: Store;
   readonly log: Log;
-  /** Without one nothing is recorded: for parts that are looked at alone. */
-  readonly evidence?: EvidenceRecorder;
+  readonly evidence: EvidenceRecorder;
 }
 
 const STREAMS = [KILL_LIST_STREAM];
@@ -51,7 +50,7 @@ export function isKillListWrite(kind: string): boolean {
 }
 
 function killListBehaviour(
-  evidence: EvidenceRecorder | undefined,
+  evidence: EvidenceRecorder,
 ): StreamBehaviour<KillListState, StorageTypes> {
   return {
     follows: STREAMS,

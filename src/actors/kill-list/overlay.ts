@@ -37,7 +37,7 @@ export class KillListOverlay implements Overlay<StorageTypes> {
   constructor(
     private readonly state: KillListState,
     private readonly locked: Locked,
-    recorder: EvidenceRecorder | undefined,
+    recorder: EvidenceRecorder,
   ) {
     this.size = state.entries.size;
     this.values = new BatchValues(locked);
