@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { jsonSchemaOf } from '../src/http/json-schema.js';
 import { openApiDocument } from '../src/http/openapi.js';
 import { PROBLEMS } from '../src/http/problems.js';
-import { problemsOf } from '../src/http/route.js';
+import { problemsOf, type Route } from '../src/http/route.js';
 import { deviceAuthentication } from '../src/http/routes/device-authentication.js';
 import { ROUTES } from '../src/http/routes.js';
 import { GOOD_BODIES, pathOf } from './fixtures/http-bodies.js';
@@ -41,7 +41,8 @@ function checkSchema(t: Test, schema: Json, where: string): void {
     t.equal(schema.$ref, '#/components/schemas/Problem', where);
     return;
   }
-  t.match(schema.type, /^(object|array|string|integer|number|boolean)$/, where);
+  for (const type of [schema.type].flat())
+    t.match(type, /^(null|object|array|string|integer|number|boolean)$/, where);
   for (const key of schema.required ?? []) t.ok(key in schema.properties, `${where}: ${key}`);
   for (const [key, property] of Object.entries(schema.properties ?? {})) {
     checkSchema(t, property, `${where}/${key}`);
@@ -52,7 +53,12 @@ function checkSchema(t: Test, schema: Json, where: string): void {
 
 /** Whether a value fits a schema, as far as the document's keywords go. */
 function fits(schema: Json, value: Json): boolean {
+  if (Array.isArray(schema.type)) {
+    return schema.type.some((type: string) => fits({ ...schema, type }, value));
+  }
   switch (schema.type) {
+    case 'null':
+      return value === null;
     case 'object': {
       if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
       const known = schema.properties ?? {};
@@ -178,7 +184,9 @@ t.test('what is answered has the declared shape, as struct and as JSON Schema', 
   const served = await call(front.url, 'GET', '/openapi.json');
   t.match(served.json, { openapi: /^3\.1/, info: { version: '0.0.0' } });
   t.same(served.json.paths, JSON.parse(JSON.stringify(document.paths)), 'the served one is it');
-  for (const route of ROUTES.filter(({ access }) => access !== 'upgrading-gateway')) {
+  const isJson = ({ answers }: Route): boolean => answers[0]?.mediaType === undefined;
+  for (const route of ROUTES.filter(isJson)) {
+    if (route.access === 'upgrading-gateway') continue;
     const body = GOOD_BODIES[route.operationId];
     const answer = await call(front.url, route.method, pathOf(route), {
       bearer: ADMIN_TOKEN,

@@ -1,6 +1,7 @@
 /** The error catalogue, the codes of every layer and docs/errors.md say the same. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { AUDIT_CODES } from '../src/actors/audit-chainer/messages.js';
 import { DEVICE_CODES } from '../src/actors/devices/messages.js';
 import { EVIDENCE_CODES } from '../src/actors/evidence.js';
 import { GATEWAY_CODES } from '../src/actors/gateways/messages.js';
@@ -67,6 +68,7 @@ t.test('every code of every layer leads to a problem', (t) => {
     ...GATEWAY_CODES,
     ...LIMITER_CODES,
     ...EVIDENCE_CODES,
+    ...AUDIT_CODES,
     ...HTTP_CODES,
   ]) {
     const answered = problemCodeOf(code);

@@ -3,6 +3,7 @@
  * request before anything asynchronous, knows when the client went away, answers exactly once.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { AUDIT_CODES } from '../actors/audit-chainer/messages.js';
 import { DEVICE_CODES } from '../actors/devices/messages.js';
 import { GATEWAY_CODES } from '../actors/gateways/messages.js';
 import { KILL_LIST_CODES } from '../actors/kill-list/messages.js';
@@ -21,7 +22,9 @@ import {
 } from './problem-details.js';
 import { type ProblemCode, problemCodeOf } from './problems.js';
 import type { RequestIds } from './request-id.js';
-import { writeResponse } from './response.js';
+import { writeHead, writeResponse } from './response.js';
+import { ResponseStream } from './response-stream.js';
+import type { AnswerStream } from './route.js';
 import { parseTraceparent } from './trace-context.js';
 
 /** What exchanges share. */
@@ -69,6 +72,7 @@ export class Exchange {
   private bodyRead = false;
   /** One of too many: its line in the log would cost as much as serving it. */
   private shed = false;
+  private sending: ResponseStream | undefined;
 
   constructor(
     private readonly host: ExchangeHost,
@@ -104,6 +108,7 @@ export class Exchange {
   abort(): void {
     if (this.settled) return;
     this.ended = true;
+    this.sending?.abort();
     this.host.metrics.aborted += 1;
     this.settle(0, 'aborted');
   }
@@ -169,6 +174,50 @@ export class Exchange {
     this.write(status, { 'content-type': 'application/json', ...headers }, body, undefined);
   }
 
+  /**
+   * Answers with pieces as they come. Rejects with what the first one rejects with: nothing was
+   * written then. Whatever goes wrong later cuts the connection, as the end of this server does.
+   */
+  async stream(status: number, { headers, pieces }: AnswerStream): Promise<void> {
+    if (this.method === 'HEAD') {
+      this.write(status, { ...headers, 'cache-control': 'no-store' }, undefined, undefined);
+      return;
+    }
+    try {
+      const first = await pieces.next();
+      if (this.ended) return;
+      const sending = new ResponseStream(this.res, this.host.clock, () => this.host.draining);
+      this.sending = sending;
+      this.ended = true;
+      const named = { ...headers, 'cache-control': 'no-store', 'x-request-id': this.requestId };
+      this.res.cork(() => writeHead(this.res, { status, headers: named }));
+      const isWhole = await this.sendAll(sending, first, pieces);
+      this.settle(status, isWhole ? undefined : 'aborted');
+      if (isWhole) sending.end();
+      else sending.cut();
+    } finally {
+      await pieces.return(undefined);
+    }
+  }
+
+  /** Whether everything was sent. */
+  private async sendAll(
+    sending: ResponseStream,
+    first: IteratorResult<Buffer, unknown>,
+    pieces: AsyncGenerator<Buffer>,
+  ): Promise<boolean> {
+    try {
+      for (let piece = first; piece.done !== true; piece = await pieces.next()) {
+        if (!(await sending.write(piece.value))) return false;
+      }
+      return true;
+    } catch (error) {
+      const fields = { requestId: this.requestId, route: this.template, error: describe(error) };
+      this.host.log.error(fields, 'An answer was cut off.');
+      return false;
+    }
+  }
+
   /** Answers with the problem that an error stands for; an unexpected one is logged. */
   fail(error: unknown): void {
     this.refuse(problemOf(error), error);
@@ -192,7 +241,7 @@ export class Exchange {
   private write(
     status: number,
     headers: Readonly<Record<string, string>>,
-    body: string | Buffer,
+    body: string | Buffer | undefined,
     code: ProblemCode | undefined,
   ): void {
     if (this.ended) return;
@@ -244,6 +293,7 @@ const CODES_WITH_DETAIL: ReadonlySet<string> = new Set([
   ...DEVICE_CODES,
   ...KILL_LIST_CODES,
   ...GATEWAY_CODES,
+  ...AUDIT_CODES,
 ]);
 
 /**

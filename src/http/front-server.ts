@@ -172,6 +172,7 @@ export class FrontServer {
         devices: services.devices,
         kills: services.kills,
         gateways: services.gateways,
+        audit: services.audit,
         killList: () => this.push.killList(),
         limiter: services.limiter,
         verifyProof: (key, message, signature) => services.verifyProof(key, message, signature),

@@ -1,5 +1,6 @@
 /** Entry of a front thread: one FrontServer and its channels to the actor threads. */
 import type { MessagePort } from 'node:worker_threads';
+import { AUDIT_CHAINER_ACTOR, AuditClient } from '../actors/audit-chainer/client.js';
 import { isActorWrite } from '../actors/catalogue.js';
 import { DEVICES_ACTOR, DevicesClient } from '../actors/devices/client.js';
 import { GATEWAYS_ACTOR, GatewaysClient } from '../actors/gateways/client.js';
@@ -72,6 +73,7 @@ const server = new FrontServer(data.options, {
   devices: new DevicesClient(placedRef(DEVICES_ACTOR)),
   kills: new KillListClient(placedRef(KILL_LIST_ACTOR)),
   gateways: new GatewaysClient(placedRef(GATEWAYS_ACTOR)),
+  audit: new AuditClient(placedRef(AUDIT_CHAINER_ACTOR)),
   limiter: new LimiterClient(placedRef(LIMITER_ACTOR)),
   verifyProof: (publicKey, message, signature) =>
     pool.run('verifyProof', { publicKey, message, signature } satisfies VerifyProof),

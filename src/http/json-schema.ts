@@ -18,6 +18,8 @@ export function jsonSchemaOf(struct: Struct<unknown, unknown>): JsonSchema {
       return { type: 'string', enum: Object.keys(struct.schema as object) };
     case 'string':
       return { type: 'string' };
+    case 'boolean':
+      return { type: 'boolean' };
     case 'record':
       return { type: 'object' };
     default:

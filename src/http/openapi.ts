@@ -44,9 +44,9 @@ function operation(route: Route): Json {
     ...parametersOf('query', route.query),
     ...(route.method === 'GET' ? [] : [IDEMPOTENCY_KEY]),
   ];
-  const answers = route.answers.map(({ status, description, body }): [string, Json] => [
+  const answers = route.answers.map(({ status, description, body, mediaType }): [string, Json] => [
     String(status),
-    { description, content: { 'application/json': { schema: jsonSchemaOf(body) } } },
+    { description, content: { [mediaType ?? 'application/json']: { schema: jsonSchemaOf(body) } } },
   ]);
   return {
     operationId: route.operationId,
@@ -79,6 +79,7 @@ const SECURITY: Readonly<Record<Access, readonly Json[]>> = {
   'enrollment-token': [],
   admin: [{ admin: [] }],
   viewer: [{ admin: [] }],
+  auditor: [{ admin: [] }],
   'device-or-admin': [{ device: [] }, { admin: [] }],
   'gateway-or-viewer': [{ gateway: [] }, { admin: [] }],
   'upgrading-gateway': [{ gateway: [] }],

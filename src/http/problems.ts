@@ -3,6 +3,7 @@
  * retry can help. `docs/errors.md` says the same in prose and is tested equal to it. Codes are
  * stable; titles and details are for people and may change.
  */
+import type { AuditCode } from '../actors/audit-chainer/messages.js';
 import type { DeviceCode } from '../actors/devices/messages.js';
 import type { EvidenceCode } from '../actors/evidence.js';
 import type { GatewayCode } from '../actors/gateways/messages.js';
@@ -10,7 +11,7 @@ import type { KillListCode } from '../actors/kill-list/messages.js';
 import type { LimiterCode } from '../actors/limiter/messages.js';
 import type { RuntimeCode } from '../runtime/failure.js';
 import type { StoreCode } from '../storage/store-error.js';
-import { EVIDENCE_PROBLEMS } from './evidence-problems.js';
+import { AUDIT_PROBLEMS, EVIDENCE_PROBLEMS } from './evidence-problems.js';
 
 /** Codes that the HTTP front end itself answers with. */
 export const HTTP_CODES = [
@@ -28,6 +29,7 @@ export const HTTP_CODES = [
   'upgrade_required',
   'too_many_streams',
   'not_ready',
+  'evidence_unknown',
 ] as const;
 export type HttpCode = (typeof HTTP_CODES)[number];
 
@@ -45,7 +47,7 @@ export const INTERNAL_CODES = {
 } as const satisfies Partial<Record<StoreCode, RuntimeCode | StoreCode>>;
 type InternalCode = keyof typeof INTERNAL_CODES;
 
-type ActorCode = DeviceCode | KillListCode | GatewayCode | LimiterCode | EvidenceCode;
+type ActorCode = DeviceCode | KillListCode | GatewayCode | LimiterCode | EvidenceCode | AuditCode;
 export type ProblemCode = Exclude<RuntimeCode | StoreCode | ActorCode | HttpCode, InternalCode>;
 
 /** What the catalogue says of a code. */
@@ -163,6 +165,13 @@ const HTTP_PROBLEMS: Record<HttpCode, Problem> = {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
     meaning: 'As many streams as one token may have on a front thread are open. None was opened.',
     usualCause: 'A client that connects again without closing, or a token shared too widely.',
+  },
+  evidence_unknown: {
+    status: 404,
+    title: 'There is no such evidence',
+    retryable: false,
+    meaning: 'The ref is neither in the chain nor waiting for its place in it.',
+    usualCause: 'A ref cut while copying, or of another server.',
   },
   not_ready: {
     status: 503,
@@ -371,6 +380,7 @@ export const PROBLEMS: Readonly<Record<ProblemCode, Problem>> = {
   ...GATEWAY_PROBLEMS,
   ...LIMITER_PROBLEMS,
   ...EVIDENCE_PROBLEMS,
+  ...AUDIT_PROBLEMS,
 };
 
 /** The catalogue's code for whatever a `Failure` carries; what nobody foresaw is internal_error. */

@@ -9,8 +9,8 @@ import { statusLine } from './problem-details.js';
 export interface Response {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** '' for none. A Buffer is UTF-8. */
-  readonly body: string | Buffer;
+  /** '' for none. A Buffer is UTF-8. Undefined: of a HEAD request, whose length nobody knows. */
+  readonly body: string | Buffer | undefined;
   /** A HEAD request: the headers, and the length the body would have. */
   readonly head: boolean;
   /** Close the connection afterwards. */
@@ -24,11 +24,9 @@ const HEADER_VALUE = /^[\t -~]*$/;
 
 /** Throws before anything is written when a header value is not ASCII without line breaks. */
 export function writeResponse(res: HttpResponse, response: Response, onSent: () => void): void {
-  for (const value of Object.values(response.headers)) {
-    if (!HEADER_VALUE.test(value)) throw new Error('a header value is not visible ASCII');
-  }
-  if (!response.head && !response.close && response.body.length > PIECE_BYTES_MAX / 4) {
-    const { body } = response;
+  checkHeaders(response);
+  const { body = '' } = response;
+  if (!response.head && !response.close && body.length > PIECE_BYTES_MAX / 4) {
     const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body, 'utf8');
     if (bytes.length > PIECE_BYTES_MAX) {
       writeInPieces(res, response, bytes, onSent);
@@ -38,13 +36,21 @@ export function writeResponse(res: HttpResponse, response: Response, onSent: () 
   res.cork(() => {
     writeHead(res, response);
     if (response.head || response.status === 304) endWithoutBody(res, response);
-    else if (response.close) res.end(response.body, true);
-    else res.end(response.body);
+    else if (response.close) res.end(body, true);
+    else res.end(body);
   });
   onSent();
 }
 
-function writeHead(res: HttpResponse, response: Response): void {
+function checkHeaders({ headers }: Pick<Response, 'headers'>): void {
+  for (const value of Object.values(headers)) {
+    if (!HEADER_VALUE.test(value)) throw new Error('a header value is not visible ASCII');
+  }
+}
+
+/** Within a cork. Throws as `writeResponse`. */
+export function writeHead(res: HttpResponse, response: Pick<Response, 'status' | 'headers'>): void {
+  checkHeaders(response);
   res.writeStatus(statusLine(response.status));
   for (const [name, value] of Object.entries(response.headers)) res.writeHeader(name, value);
 }
@@ -55,7 +61,7 @@ function writeHead(res: HttpResponse, response: Response): void {
  */
 function endWithoutBody(res: HttpResponse, response: Response): void {
   if (response.close) res.writeHeader('connection', 'close');
-  if (response.status !== 304) {
+  if (response.status !== 304 && response.body !== undefined) {
     res.writeHeader('content-length', String(Buffer.byteLength(response.body, 'utf8')));
   }
   res.endWithoutBody();

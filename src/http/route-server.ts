@@ -221,7 +221,8 @@ export class RouteServer {
     if (isStale(freshSinceMs, this.options.host.clock.monotonicMs())) {
       throw new HttpProblem('stale');
     }
-    respond(exchange, route, answer);
+    if (answer.stream === undefined) respond(exchange, route, answer);
+    else await exchange.stream(answer.status, answer.stream);
   }
 
   private refuse(exchange: Exchange, error: unknown): void {

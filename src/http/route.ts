@@ -11,14 +11,15 @@ import type { FrontServices, Readiness } from './services.js';
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
- * Who may call: nobody in particular, an administrator, whoever may look (today administrators), a
- * device or an administrator, a gateway or whoever may look, a gateway that what serves its upgrade
+ * Who may call: nobody in particular, an administrator, whoever may look and whoever may read the
+ * evidence (today administrators), a device or an administrator, a gateway or whoever may look, a gateway that what serves its upgrade
  * judges, or whoever has an enrolment token in the body.
  */
 export type Access =
   | 'none'
   | 'admin'
   | 'viewer'
+  | 'auditor'
   | 'device-or-admin'
   | 'gateway-or-viewer'
   | 'upgrading-gateway'
@@ -55,6 +56,18 @@ export interface Answer {
   readonly body: unknown;
   /** Of routes with `entity-tag`: the tag, quotes included; default: made of the body. */
   readonly entityTag?: string;
+  /** Instead of a body. */
+  readonly stream?: AnswerStream;
+}
+
+/**
+ * An answer that is made while it is sent. What its first piece throws is answered as a problem;
+ * after that nobody could be told, and the connection is cut.
+ */
+export interface AnswerStream {
+  readonly headers: Readonly<Record<string, string>>;
+  /** Asked for one after another, as the client takes them; told when no more is wanted. */
+  readonly pieces: AsyncGenerator<Buffer>;
 }
 
 /** What handlers may use. */
@@ -69,6 +82,8 @@ export interface RouteContext extends Omit<FrontServices, 'sendAsks'> {
 export interface AnswerShape {
   readonly status: number;
   readonly description: string;
+  /** Default: JSON. Anything else is a stream of text. */
+  readonly mediaType?: string;
   readonly body: Struct<unknown, unknown>;
 }
 
@@ -109,7 +124,7 @@ interface TypedRoute<Path, Query, Body>
     readonly optional: boolean;
     readonly bytesMax?: number;
   };
-  readonly answers: readonly { status: number; description: string; body: object }[];
+  readonly answers: readonly (Omit<AnswerShape, 'body'> & { readonly body: object })[];
   handle(call: Call<Path, Query, Body>, context: RouteContext): Answer | Promise<Answer>;
 }
 

@@ -4,6 +4,7 @@
  * path that is not asked through handlers.
  */
 import type { Route } from './route.js';
+import { auditRoutes } from './routes/audit.js';
 import { deviceRoutes } from './routes/devices.js';
 import { enrollmentRoutes } from './routes/enrollment.js';
 import { gatewayRoutes } from './routes/gateways.js';
@@ -17,5 +18,6 @@ export const ROUTES: readonly Route[] = [
   ...killListRoutes,
   ...killListStreamRoutes,
   ...gatewayRoutes,
+  ...auditRoutes,
   ...operationRoutes,
 ];

@@ -125,6 +125,16 @@ export function integerBetween(
   );
 }
 
+/** As `integerBetween`, or null. */
+export function integerOrNull(minimum: number, description: string): Struct<number | null, Leaf> {
+  return leaf(
+    'integer or null',
+    { type: ['integer', 'null'], minimum, description },
+    `an integer from ${minimum} on, or null`,
+    (value) => value === null || (Number.isSafeInteger(value) && Number(value) >= minimum),
+  );
+}
+
 /** A safe integer's decimal digits, for `integerBetween` in a query; anything else stays text. */
 export function integerFromText(text: string): number | string {
   return /^-?\d{1,15}$/.test(text) ? Number(text) : text;

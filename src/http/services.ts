@@ -1,4 +1,5 @@
 /** What the front end is given by the process that hosts it, and what it tells about itself. */
+import type { AuditClient } from '../actors/audit-chainer/client.js';
 import type { DevicesClient } from '../actors/devices/client.js';
 import type { GatewaysClient } from '../actors/gateways/client.js';
 import type { KillListClient } from '../actors/kill-list/client.js';
@@ -30,6 +31,7 @@ export interface FrontServices {
   readonly devices: DevicesClient;
   readonly kills: KillListClient;
   readonly gateways: GatewaysClient;
+  readonly audit: AuditClient;
   /** Asked about every attempt that failed, and about no other. */
   readonly limiter: LimiterClient;
   /** Ed25519 over the UTF-8 of `message`; key and signature in base64url. */
