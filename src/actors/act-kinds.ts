@@ -141,14 +141,12 @@ export type Deed<Kind extends ActKindName = ActKindName> = {
   readonly [One in Kind]: { readonly kind: One; readonly by: Party; readonly data: ActData<One> };
 }[Kind];
 
-/** The parties that administrative acts are by. */
-export const ADMIN = 'admin';
 /** What the server does by itself, on whichever replica. */
 export const SERVER: Party = { type: 'server', id: 'server' };
 
 /** An admin, by the name of the token that was used. */
 export function adminParty(name: string): Party {
-  return { type: ADMIN, id: name };
+  return { type: 'admin', id: name };
 }
 
 /** A device that acts for itself. */

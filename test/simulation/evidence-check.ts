@@ -52,7 +52,7 @@ export class EvidenceLog {
     const found = evidence.map(({ text }) => describe(JSON.parse(text) as Recorded)).sort();
     this.events += evidence.length;
     if (expected.join('\n') === found.join('\n')) return;
-    this.fault ??= `what was committed was ${expected.join(', ')}; recorded was ${found.join(', ')}`;
+    this.fault ??= `committed was ${expected.join(', ')}; recorded was ${found.join(', ')}`;
   }
 
   /** The store is what it was: what its records say is what counts. */

@@ -15,7 +15,6 @@
  */
 
 import { isCheckpointDue } from '../../evidence/chain.js';
-import type { Party } from '../../evidence/event.js';
 import { KIND_CHECKPOINT, KIND_GENESIS } from '../../evidence/format.js';
 import type { Keyring } from '../../evidence/keyring.js';
 import type { WriteAsk } from '../../runtime/actor.js';
@@ -33,6 +32,7 @@ import {
 } from '../../storage/evidence-store.js';
 import type { PublishedCheckpoints } from '../../storage/published-checkpoints.js';
 import type { Store } from '../../storage/store.js';
+import { replicaDeed, SERVER } from '../act-kinds.js';
 import type { EvidenceRecorder } from '../evidence.js';
 import { AUDIT_CHAINER_ACTOR } from './client.js';
 import type {
@@ -325,17 +325,10 @@ class AuditChainer implements ActorHandlers {
   /** In a unit of its own: nothing else happens with it. */
   private async announce(kind: 'server.started' | 'server.stopped'): Promise<void> {
     const { store, chaining } = this.environment;
-    const { id, version } = chaining.replica;
+    const deed = replicaDeed(kind, chaining.replica, store.backend);
     const position = await store.replay([], () => undefined);
     await store.commit({ streams: [], position }, ({ storeTimeMs: atMs }) => ({
-      evidence: [
-        chaining.recorder.event({
-          kind,
-          by: { type: 'replica', id },
-          atMs,
-          data: { replica: id, version, backend: store.backend },
-        }),
-      ],
+      evidence: [chaining.recorder.event({ ...deed, atMs })],
     }));
   }
 
@@ -351,7 +344,6 @@ class AuditChainer implements ActorHandlers {
   }
 }
 
-const SERVER: Party = { type: 'server', id: 'server' };
 /** A checkpoint is due after so many: looking further back is rare. */
 const LOOK_BACK_RECORDS = 1_000;
 
