@@ -36,7 +36,9 @@ t.test('every command of a page is one, with options that its help names', async
     for (const [, program = '', rest = ''] of text.matchAll(COMMAND)) {
       const words = rest.replaceAll('\\\n', ' ').trim().split(/\s+/);
       const [command = '', subcommand = ''] = words.filter((word) => /^[a-z][a-z-]+$/.test(word));
-      const path = ['gateway', 'devices'].includes(command) ? [command, subcommand] : [command];
+      const path = ['gateway', 'devices', 'audit'].includes(command)
+        ? [command, subcommand]
+        : [command];
       const known = await helpOf(
         program,
         path.filter((word) => word !== ''),

@@ -1,4 +1,5 @@
 /** The words of a command: where they go, and how they are laid out for people. */
+import { once } from 'node:events';
 import type { Command } from 'commander';
 
 /** Where a command's words go: results to `out`, everything else to `err`. Tests pass their own. */
@@ -7,6 +8,10 @@ export interface Console {
   /** Writes text as it is, line ends included. */
   out(text: string): void;
   err(text: string): void;
+  /** Whether `err` is a terminal: progress is shown nowhere else. Default: it is not. */
+  readonly isTerminal?: boolean;
+  /** Resolves when whoever reads `out` has taken so much that more may be written. */
+  readonly taken?: () => Promise<void>;
 }
 
 /** A column of a table: its heading, and what stands in it. */
@@ -21,6 +26,10 @@ export function processConsole(): Console {
     environment: process.env,
     out: (text) => void process.stdout.write(text),
     err: (text) => void process.stderr.write(text),
+    isTerminal: process.stderr.isTTY === true,
+    taken: async () => {
+      if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain');
+    },
   };
 }
 

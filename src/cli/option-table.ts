@@ -9,6 +9,8 @@ import { UsageError } from './exit-codes.js';
 export interface OptionSpec<Name extends string> {
   /** As on the command line, without the dashes. */
   readonly name: Name;
+  /** One letter that stands for it too. */
+  readonly letter?: string;
   /** What stands for the value in the help, such as `HOST:PORT`. */
   readonly value?: string;
   readonly help: string;
@@ -74,7 +76,9 @@ export function gatherOptions<Name extends string>(
 }
 
 function flagsOf(spec: OptionSpec<string>): string {
-  return spec.value === undefined ? `--${spec.name}` : `--${spec.name} <${spec.value}>`;
+  const letter = spec.letter === undefined ? '' : `-${spec.letter}, `;
+  const value = spec.value === undefined ? '' : ` <${spec.value}>`;
+  return `${letter}--${spec.name}${value}`;
 }
 
 function parseSwitch(variable: string, text: string): boolean {

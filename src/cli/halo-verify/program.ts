@@ -1,6 +1,5 @@
 /** The command line of `halo-verify` and its exit codes (API.md "Commands"). */
 import { Command, CommanderError } from 'commander';
-import { systemClock } from '../../runtime/clock.js';
 import { CodedError } from '../../runtime/failure.js';
 import type { Pins } from '../../verify/chain-verifier.js';
 import type { Status, VerificationResult } from '../../verify/findings.js';
@@ -14,8 +13,9 @@ import {
 } from '../option-table.js';
 import { parsePath } from '../option-values.js';
 import { readDatabaseUrl } from '../private-file.js';
+import { numberText, ProgressLine } from '../progress-line.js';
 import { codeOf, readPinnedCheckpoint, readPinnedKey } from './pins.js';
-import { type ChainPlace, type Progress, verifyChain } from './verify-chain.js';
+import { type ChainPlace, verifyChain } from './verify-chain.js';
 
 /** The chain is as it says it is. */
 export const EXIT_VERIFIED = 0;
@@ -200,30 +200,4 @@ function textOf(result: VerificationResult): string {
     );
   }
   return lines.map((line) => `${printable(line)}\n`).join('');
-}
-
-function numberText(number: number): string {
-  return number.toLocaleString('en-US');
-}
-
-/** Often enough for people. */
-const PROGRESS_INTERVAL_MS = 250;
-
-/** One line of a terminal, written over and over. */
-class ProgressLine {
-  private shownAtMs = -Infinity;
-
-  constructor(private readonly console: Console) {}
-
-  show({ records, done }: Progress): void {
-    const nowMs = systemClock.monotonicMs();
-    if (nowMs - this.shownAtMs < PROGRESS_INTERVAL_MS) return;
-    this.shownAtMs = nowMs;
-    const percent = Math.min(100, Math.floor(100 * done));
-    this.console.err(`\r${numberText(records)} records, ${percent} %`);
-  }
-
-  clear(): void {
-    if (this.shownAtMs !== -Infinity) this.console.err('\r\u001B[K');
-  }
 }

@@ -29,6 +29,12 @@ export interface ApiOptions {
 /** A person waits; anything longer than a server's own deadlines is a lost answer. */
 const ANSWER_TIMEOUT_MS = 15_000;
 
+/** What a request has beside method and path. */
+interface Extra {
+  readonly body?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 /** One server and the token for it. */
 export class Api {
   private constructor(
@@ -77,6 +83,20 @@ export class Api {
     return this.change('DELETE', path);
   }
 
+  /** Reads what may be too long to hold: piece by piece. Throws `ApiError`, also on the way. */
+  async *stream(path: string): AsyncGenerator<Buffer> {
+    const answer = await this.fetched('GET', path, {}, async (response) => {
+      if (!response.ok) readAnswer(response, await response.text(), this);
+      return response;
+    });
+    try {
+      for await (const piece of answer.body ?? []) yield Buffer.from(piece as Uint8Array);
+    } catch (error) {
+      const reason = reasonOf(error);
+      throw new ApiError(`the answer from ${this.url} was cut off: ${reason}`, { retryable: true });
+    }
+  }
+
   private change(
     method: string,
     path: string,
@@ -90,11 +110,19 @@ export class Api {
     });
   }
 
-  private async call(
+  private call(method: string, path: string, extra: Extra): Promise<unknown> {
+    return this.fetched(method, path, extra, async (answer) =>
+      readAnswer(answer, await answer.text(), this),
+    );
+  }
+
+  /** What `read` makes of the answer, as long as that comes in time. */
+  private async fetched<T>(
     method: string,
     path: string,
-    extra: { readonly body?: string; readonly headers?: Readonly<Record<string, string>> },
-  ): Promise<unknown> {
+    extra: Extra,
+    read: (answer: Response) => Promise<T>,
+  ): Promise<T> {
     const abort = new AbortController();
     const timer = systemClock.schedule(() => abort.abort(), ANSWER_TIMEOUT_MS);
     try {
@@ -105,7 +133,7 @@ export class Api {
         headers: { ...extra.headers, authorization: `Bearer ${this.token}` },
         ...(extra.body === undefined ? {} : { body: extra.body }),
       });
-      return readAnswer(answer, await answer.text(), this);
+      return await read(answer);
     } catch (error) {
       if (error instanceof ApiError) throw error;
       const reason = reasonOf(error);

@@ -22,6 +22,10 @@ export interface Output {
   /** Writes the value as a line of JSON, or the text, as `isJson` says. */
   show(shown: Shown): void;
   err(text: string): void;
+  /** Writes a result as it is; resolves when more may be written. */
+  write(text: string): Promise<void>;
+  /** Whether progress may be shown. */
+  readonly isTerminal: boolean;
 }
 
 /** A command: what to write, what it says of itself, and what it does. */

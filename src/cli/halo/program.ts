@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { applyConsole, type Console, printable } from '../console.js';
 import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, exitCodeOf, UsageError } from '../exit-codes.js';
+import { declareVerify } from '../halo-verify/program.js';
 import {
   declareOptions,
   type GivenOptions,
@@ -12,7 +13,8 @@ import { parseDurationMs, parsePath, parseWholeNumber } from '../option-values.j
 import { othersCanRead } from '../private-file.js';
 import { packageVersion } from '../version.js';
 import { Api, ApiError, type ApiOptions } from './api.js';
-import type { CommandSpec, Shown } from './command.js';
+import { AUDIT_COMMANDS } from './audit-commands.js';
+import type { CommandSpec, Output, Shown } from './command.js';
 import {
   listDevices,
   mintEnrollmentToken,
@@ -168,7 +170,20 @@ function buildProgram(console: Console, end: End): Command {
     .description('list, create, rotate, remove and watch gateways')
     .copyInheritedSettings(program);
   for (const spec of GATEWAY_COMMANDS) addCommand(gateway, spec, console, end);
+  addAudit(program, console, end);
   return program;
+}
+
+function addAudit(program: Command, console: Console, end: End): void {
+  const audit = program
+    .command('audit')
+    .description('read, export and verify the chain of evidence; checkpoints and keys of it')
+    .copyInheritedSettings(program);
+  for (const spec of AUDIT_COMMANDS) addCommand(audit, spec, console, end);
+  const verify = audit.command('verify').copyInheritedSettings(audit);
+  declareVerify(verify, console, { isTerminal: console.isTerminal === true }, (exitCode) => {
+    end.exitCode = exitCode;
+  });
 }
 
 function addCommand(parent: Command, spec: CommandSpec, console: Console, end: End): void {
@@ -190,10 +205,23 @@ function addCommand(parent: Command, spec: CommandSpec, console: Console, end: E
     const isJson = common.on('json');
     const show = ({ value, text }: Shown): void =>
       console.out(isJson ? `${JSON.stringify(value)}\n` : text);
-    const shown = await ask(api, { isJson, show, err: (text) => console.err(text) });
+    const shown = await ask(api, outputTo(console, isJson, show));
     if (shown) show(shown);
     if (shown?.hasFailed === true) end.exitCode = EXIT_FAILED;
   });
+}
+
+function outputTo(console: Console, isJson: boolean, show: Output['show']): Output {
+  return {
+    isJson,
+    show,
+    isTerminal: console.isTerminal === true,
+    err: (text) => console.err(text),
+    write: async (text) => {
+      console.out(text);
+      await console.taken?.();
+    },
+  };
 }
 
 /** `COMMON_OPTIONS` as the help of this command tells of them. */

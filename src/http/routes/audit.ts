@@ -74,8 +74,19 @@ function nameOf(text: string): EvidenceName {
 
 function foundBody(found: FoundEvidence): object {
   if (found.pending) return { ref: found.event.ref, seq: null, pending: true };
-  const { ref, seq, text } = found.record;
-  return { ref, seq, pending: false, record: JSON.parse(text) as unknown };
+  const { ref, seq } = found.record;
+  const facts = JSON.stringify({ ref, seq, pending: false });
+  return Buffer.from(`${facts.slice(0, -1)},"record":${recordText(found.record)}}`);
+}
+
+/** As it stands in the chain, byte for byte; of what is no JSON any more, that it is damaged. */
+function recordText({ seq, ref, text }: ChainedRecord): string {
+  try {
+    JSON.parse(text);
+    return text;
+  } catch {
+    return JSON.stringify({ seq, ref, damaged: true });
+  }
 }
 
 const readAudit = defineRoute({
@@ -137,12 +148,20 @@ function pageBody(page: AuditPage): object {
   const records = fitting(page.records);
   const cutAfter = records.length < page.records.length ? records.at(-1)?.seq : undefined;
   const next = cutAfter ?? page.nextAfterSeq;
-  return { ...tailBody({ ...page, records }), ...(next === undefined ? {} : { next }) };
+  return bodyOf(page, records, next === undefined ? {} : { next });
 }
 
 function tailBody(page: AuditPage): object {
-  const items = fitting(page.records).map(({ text }) => JSON.parse(text) as unknown);
-  return { items, head: page.head, verified: { upTo: page.verifiedUpTo } };
+  return bodyOf(page, fitting(page.records), {});
+}
+
+function bodyOf(page: AuditPage, records: readonly ChainedRecord[], more: object): Buffer {
+  const facts = JSON.stringify({
+    ...more,
+    head: page.head,
+    verified: { upTo: page.verifiedUpTo },
+  });
+  return Buffer.from(`{"items":[${records.map(recordText).join(',')}],${facts.slice(1)}`);
 }
 
 /** As many as an answer may hold, and at least one. */
@@ -231,6 +250,7 @@ const checkpoint = defineRoute({
   method: 'POST',
   path: '/api/v1/audit/checkpoint',
   access: 'admin',
+  body: { struct: fields({}), optional: true },
   answers: [{ status: 200, description: 'The record: keep it elsewhere.', body: statedShape }],
   problems: statementProblems(),
   caching: 'no-store',
@@ -270,6 +290,7 @@ const acceptRestore = defineRoute({
   method: 'POST',
   path: '/api/v1/audit/accept-restore',
   access: 'admin',
+  body: { struct: fields({}), optional: true },
   answers: [{ status: 200, description: 'The record that names them.', body: statedShape }],
   problems: [...statementProblems(), 'chain_not_rewound'],
   caching: 'no-store',
