@@ -1,9 +1,10 @@
 /** `halo-verify` as a program: what it prints, how it ends, what it costs. */
 import { once } from 'node:events';
-import { createWriteStream } from 'node:fs';
+import { createWriteStream, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { runHaloVerify } from '../src/cli/halo-verify/program.js';
 import { CHECKS } from '../src/verify/findings.js';
@@ -155,6 +156,22 @@ t.test('a data directory is verified while a server writes into it', async (t) =
   const gap = await run(['--data-dir', dir, '--json']);
   t.equal(gap.exitCode, 10);
   t.match(JSON.parse(gap.out).firstBad, { seq: 4, check: 'seq' });
+});
+
+t.test('whatever is done to a data directory shows as it does in an export', async (t) => {
+  const vectors = fileURLToPath(new URL('../../test/vectors/', import.meta.url));
+  let tried = 0;
+  for (const line of readFileSync(join(vectors, 'cases.jsonl'), 'utf8').trim().split('\n')) {
+    const { name, file, status, seq, check } = JSON.parse(line);
+    if (file === undefined || status !== 'tampered' || /pinned/.test(check)) continue;
+    const segment = readFileSync(join(vectors, file));
+    const dir = t.testdir({ chain: { '0000000000000000.jsonl': segment } });
+    const { exitCode, out } = await run(['--data-dir', dir, '--json']);
+    t.equal(exitCode, 10, name);
+    t.match(JSON.parse(out).firstBad, { seq, check }, name);
+    tried += 1;
+  }
+  t.ok(tried > 40, `${tried} of them`);
 });
 
 t.test('what is to be verified is named once; the environment only fills in', async (t) => {
