@@ -1,4 +1,4 @@
-/** `halo-verify` on a database: whatever is done to a table shows, and a clean one is not accused. */
+/** `halo-verify` on a database: whatever is done to a table shows; a clean one is not accused. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -352,7 +352,7 @@ t.test('a duplicate between two pages is not skipped', async (t) => {
 const records = Number(process.env['HALO_TEST_EVIDENCE_RECORDS'] ?? 20_000);
 const RSS_MAX_MB = 300;
 
-t.test('a long chain is verified in bounded memory', { timeout: 900_000 }, async (t) => {
+t.test('a long chain in a database is verified in bounded memory', { timeout: 900_000 }, async (t) => {
   const database = await cluster.database();
   const chain = new ChainBuilder();
   for (let written = 0; written < records; ) {

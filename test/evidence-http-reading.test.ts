@@ -1,4 +1,4 @@
-/** The chain over HTTP, from a real audit chainer on PostgreSQL to a verifier that knows no server. */
+/** The chain over HTTP, from an audit chainer on PostgreSQL to a verifier that knows no server. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';

@@ -27,8 +27,8 @@ export const AUDIT_PROBLEMS = {
     title: 'The chain lacks what was published',
     retryable: false,
     meaning:
-      'A checkpoint that was given out is not in the chain any more. Nothing is chained until the ' +
-      'lost records are restored, or `halo audit accept-restore` names them.',
+      'A checkpoint that was given out is not in the chain any more. Nothing is chained until ' +
+      'the lost records are restored, or `halo audit accept-restore` names them.',
     usualCause: 'A restore to a moment before a published checkpoint.',
   },
   chain_not_rewound: {

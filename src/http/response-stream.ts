@@ -1,13 +1,13 @@
 /**
- * An answer whose length nobody knows before its end: pieces in chunked encoding (RFC 9112 §7.1), as
- * fast as the client takes them. It ends with its last chunk, or it is cut, which the client sees.
+ * An answer whose length nobody knows before its end: pieces in chunked encoding (RFC 9112 §7.1),
+ * as fast as the client takes them. It ends with its last chunk, or is cut, which the client sees.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../runtime/clock.js';
 
 /**
- * Twice the library's cork buffer. What fits into that buffer is said to be taken, whoever takes it;
- * of a larger piece it is told whether the kernel took all, and only the rest of it is kept.
+ * Twice the library's cork buffer. What fits into that buffer is said to be taken, whoever takes
+ * it; of a larger piece it is told whether the kernel took all, and only the rest of it is kept.
  */
 const PIECE_BYTES = 32 * 1024;
 /** How often a client that takes nothing is looked at: whether to go on waiting. */

@@ -12,8 +12,8 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
  * Who may call: nobody in particular, an administrator, whoever may look and whoever may read the
- * evidence (today administrators), a device or an administrator, a gateway or whoever may look, a gateway that what serves its upgrade
- * judges, or whoever has an enrolment token in the body.
+ * evidence (today administrators), a device or an administrator, a gateway or whoever may look, a
+ * gateway that what serves its upgrade judges, or whoever has an enrolment token in the body.
  */
 export type Access =
   | 'none'

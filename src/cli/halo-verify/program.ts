@@ -44,10 +44,10 @@ const OPTIONS = [
 type Name = (typeof OPTIONS)[number]['name'];
 
 const EPILOGUE = `
-FILE is an export (JSON lines, ending in a checkpoint), DIR a directory of its segments. A server may
-go on writing into its data directory or its database meanwhile. Without --key or --checkpoint the
-chain only vouches for itself. Exit codes: 0 verified, 10 tampered, 11 incomplete, 12 unreadable,
-2 wrong usage.
+FILE is an export (JSON lines, ending in a checkpoint), DIR a directory of its segments. A server
+may go on writing into its data directory or its database meanwhile. Without --key or --checkpoint
+the chain only vouches for itself. Exit codes: 0 verified, 10 tampered, 11 incomplete,
+12 unreadable, 2 wrong usage.
 `;
 
 /** Whether progress may be shown: on a terminal. */

@@ -1,6 +1,6 @@
 /**
- * The tables of evidence as an auditor reads them: on one connection, without the writer's code, and
- * page by page, so that a long chain needs little memory. Head, outbox and the newest number are of
+ * The tables of evidence as an auditor reads them: on one connection, without the writer's code,
+ * and page by page, so that a long chain needs little memory. Head, outbox and the newest number are of
  * one moment; the chain up to there never changes, so that its pages need no snapshot that would
  * keep the database from cleaning up behind everybody else.
  */
@@ -55,8 +55,8 @@ const OUTBOX = `
   WHERE (o.writer, o.writer_count) > ($1, $2::int8)
   ORDER BY o.writer, o.writer_count LIMIT ${PAGE_ROWS}`;
 /**
- * By the primary key. It begins with the last row of the page before: where somebody has dropped the
- * key, a second row with that number is not skipped.
+ * By the primary key. It begins with the last row of the page before: where somebody has dropped
+ * the key, a second row with that number is not skipped.
  */
 const PAGE = `
   SELECT seq, ref, prev_hash, hash, record FROM halo_audit
