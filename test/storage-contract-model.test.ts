@@ -4,6 +4,7 @@ import { seededRandom } from '../src/runtime/random.js';
 import { ModelDatabase } from '../src/storage/model/model-database.js';
 import { ModelStore } from '../src/storage/model/model-store.js';
 import { StoreError } from '../src/storage/store-error.js';
+import { linkerOfTheModel } from './fixtures/contract-evidence.js';
 import { body, codeOf, unkeyed, View } from './storage-contract/view.js';
 import { registerStorageContract } from './storage-contract.js';
 
@@ -24,11 +25,11 @@ registerStorageContract({
   open: async () => {
     const clock = manualClock();
     const database = new ModelDatabase(clock, seededRandom(1));
-    const stores = [new ModelStore(database)];
+    const stores = [new ModelStore(database, {}, linkerOfTheModel)];
     return {
       store: stores[0]!,
       another: async () => {
-        const store = new ModelStore(database);
+        const store = new ModelStore(database, {}, linkerOfTheModel);
         stores.push(store);
         return store;
       },

@@ -6,6 +6,7 @@
 import t from 'tap';
 import type { Store } from '../src/storage/store.js';
 import { registerCounting } from './storage-contract/counting.js';
+import { registerEvidence } from './storage-contract/evidence.js';
 import { registerGatewayAcks } from './storage-contract/gateway-acks.js';
 import { registerHistory } from './storage-contract/history.js';
 import { registerInterleavings } from './storage-contract/interleavings.js';
@@ -17,7 +18,10 @@ import { registerUnitOfWork } from './storage-contract/unit-of-work.js';
 export interface ContractBackend {
   /** Begins the name of every test. */
   readonly name: string;
-  /** A store on data of its own: no test sees what another wrote. */
+  /**
+   * A store on data of its own: no test sees what another wrote. Evidence is made with the keys of
+   * `fixtures/contract-evidence.ts`.
+   */
   open(): Promise<ContractStore>;
 }
 
@@ -47,6 +51,7 @@ export function registerStorageContract(backend: ContractBackend): void {
   registerTables(backend);
   registerCounting(backend);
   registerGatewayAcks(backend);
+  registerEvidence(backend);
   registerHistory(backend);
   registerInterleavings(backend);
 }

@@ -95,14 +95,30 @@ export function pooledLinker(options: LinkerOptions, sign: SignHashes): ChainLin
  */
 export function keyAfter(keyring: Keyring, tail: ChainTail): SigningKey {
   if (tail.seq === -1) return keyring.current;
-  const { kind, key_id: keyId, data } = JSON.parse(tail.record) as TailRecord;
+  const { kind, key_id: keyId, data } = tailRecord(tail);
   return keyring.select(kind === KIND_KEY_ROTATED ? (data.next_key_id ?? '') : keyId).current;
 }
 
 interface TailRecord {
   readonly kind: string;
   readonly key_id: string;
+  readonly hash: string;
   readonly data: { readonly next_key_id?: string };
+}
+
+/** A head that leads to another record, or to none, is reported and never written behind. */
+function tailRecord({ seq, hash, record }: ChainTail): TailRecord {
+  let found: Partial<TailRecord> | undefined;
+  try {
+    found = JSON.parse(record) as Partial<TailRecord>;
+  } catch {
+    // The message would quote the record: it is dropped with the cause.
+  }
+  if (found?.hash === hash && found.data !== undefined) return found as TailRecord;
+  throw new CodedError(
+    'damaged',
+    `Record ${seq} of the evidence chain is not the one of its head.`,
+  );
 }
 
 function signing({ keyring }: LinkerOptions, { keyId }: LinkedRecord): SigningKey {
@@ -126,13 +142,14 @@ function linked(
   };
   if (tail.seq === -1) append(genesisEvent(statementBy(options, SERVER), key));
   const counts = new Map<string, number>();
+  const secretOf = secretsOf(keyring);
   for (const event of events) {
     if (!('writer' in event)) {
       append(event.text);
       continue;
     }
     try {
-      checkQueued(keyring, event, counts);
+      checkQueued(secretOf(event.keyId), event, counts);
       append(event.text);
       if (head !== tail && records.at(-1)?.ref !== event.ref) throw forged('its ref is another');
     } catch (error) {
@@ -142,10 +159,19 @@ function linked(
   return records;
 }
 
+/** Deriving a secret costs more than a MAC with it: once for each key of a batch. */
+function secretsOf(keyring: Keyring): (keyId: string) => Uint8Array {
+  const secrets = new Map<string, Uint8Array>();
+  return (keyId) => {
+    const known = secrets.get(keyId) ?? keyring.select(keyId).current.derive(OUTBOX_LABEL);
+    secrets.set(keyId, known);
+    return known;
+  };
+}
+
 /** Each writer's events come without gaps, each under a MAC over the text and its place. */
-function checkQueued(keyring: Keyring, event: QueuedEvent, counts: Map<string, number>): void {
-  const { writer, count, text, mac, keyId, chainedCount } = event;
-  const secret = keyring.select(keyId).current.derive(OUTBOX_LABEL);
+function checkQueued(secret: Uint8Array, event: QueuedEvent, counts: Map<string, number>): void {
+  const { writer, count, text, mac, chainedCount } = event;
   if (!isOutboxMac(secret, { writer, count }, text, mac)) throw forged('its MAC does not fit');
   const expected = (counts.get(writer) ?? chainedCount) + 1;
   if (count < expected) throw forged('it was chained before');

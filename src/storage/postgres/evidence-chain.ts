@@ -23,22 +23,31 @@ import { BEGIN, commitTogether, ROUND_TRIP_MAX_MS, rollBack, together } from './
 /** 64 bits of a hash as for streams: what else locks this number only makes a drain wait. */
 const DRAIN_LOCK = 0x68616c6f_61756469n;
 
-/** The newest record and record 0 are looked up by the primary key of `halo_audit`. */
-const TAIL = `h.seq, h.hash,
-  coalesce((SELECT record FROM halo_audit a WHERE a.seq = h.seq), ''),
-  coalesce((SELECT hash FROM halo_audit a WHERE a.seq = 0), '')`;
-
 /** No row: another replica has the lock, or the head. Neither is waited for. */
 const TRY_HEAD: Statement = {
   name: 'halo_audit_try_head',
   text: `
-    SELECT ${TAIL} FROM halo_audit_head AS h
+    SELECT 1 FROM halo_audit_head AS h
     WHERE pg_try_advisory_xact_lock(${DRAIN_LOCK}) FOR UPDATE OF h SKIP LOCKED`,
 };
 
 const LOCK_HEAD: Statement = {
   name: 'halo_audit_lock_head',
-  text: `SELECT ${TAIL} FROM halo_audit_head AS h FOR UPDATE OF h`,
+  text: 'SELECT 1 FROM halo_audit_head AS h FOR UPDATE OF h',
+};
+
+/**
+ * The newest record and record 0, by the primary key of `halo_audit`. A statement after the one
+ * that locks: in that one the head would be the newest and its record of the snapshot from before
+ * the wait, in which it is missing.
+ */
+const TAIL: Statement = {
+  name: 'halo_audit_tail',
+  text: `
+    SELECT h.seq, h.hash,
+      coalesce((SELECT record FROM halo_audit a WHERE a.seq = h.seq AND a.hash = h.hash), ''),
+      coalesce((SELECT hash FROM halo_audit a WHERE a.seq = 0), '')
+    FROM halo_audit_head AS h`,
 };
 
 const HEAD: Statement = {
@@ -46,13 +55,19 @@ const HEAD: Statement = {
   text: 'SELECT seq, hash FROM halo_audit_head',
 };
 
-/** In one statement, so that a writer's last number is of the same moment as its rows. */
+/**
+ * In one statement, so that a writer's last number is of the same moment as its rows. Nothing is
+ * read unless this transaction has the lock: whoever has it gets it again.
+ */
 const QUEUED: Statement = {
   name: 'halo_evidence_queued',
   text: `
     SELECT o.id, o.ref, o.record, o.writer, o.writer_count, o.mac_key_id, o.mac,
       coalesce(w.last, 0)
-    FROM (SELECT * FROM halo_evidence_outbox ORDER BY id LIMIT $1) AS o
+    FROM (
+      SELECT * FROM halo_evidence_outbox
+      WHERE (SELECT pg_try_advisory_xact_lock(${DRAIN_LOCK})) ORDER BY id LIMIT $1
+    ) AS o
     LEFT JOIN halo_evidence_writers w USING (writer)
     ORDER BY o.id`,
 };
@@ -140,6 +155,7 @@ export function evidenceStore(
   };
 }
 
+/** Two round trips with the signing between them; each statement has a snapshot of its own. */
 async function drain(session: Session, limit: number, linker: ChainLinker): Promise<DrainResult> {
   return inTransaction(session, async () => {
     const sent = session.inOnePiece(
@@ -147,22 +163,24 @@ async function drain(session: Session, limit: number, linker: ChainLinker): Prom
         [
           session.script(BEGIN, ROUND_TRIP_MAX_MS),
           session.send(TRY_HEAD, [], ROUND_TRIP_MAX_MS),
-          session.send(HEAD, [], ROUND_TRIP_MAX_MS),
+          session.send(TAIL, [], ROUND_TRIP_MAX_MS),
+          session.send(QUEUED, [limit], ROUND_TRIP_MAX_MS),
         ] as const,
     );
-    const [, tried, heads] = await together(sent);
-    const seen = headOf(heads[0]);
+    const [, tried, tails, rows] = await together(sent);
+    const head = tailOf(tails[0]);
     if (tried.length === 0) return giveUp(session, { kind: 'busy' });
-    const head = tailOf(tried[0]);
-    const queued = (await session.send(QUEUED, [limit], ROUND_TRIP_MAX_MS)).map(queuedOf);
-    if (queued.length === 0) {
-      return giveUp(session, { kind: 'drained', events: 0, head: seen });
+    if (rows.length === 0) {
+      const { seq, hash } = head;
+      return giveUp(session, { kind: 'drained', events: 0, head: { seq, hash } });
     }
+    const queued = rows.map(queuedOf);
     const records = await linker.link(head, queued);
     checkFollows(head, records, queued);
     const writes = [...appendWrites(head, records), ...leaveOutbox(queued)];
     await commitTogether(session, writes);
-    return { kind: 'drained', events: queued.length, head: records.at(-1) ?? head };
+    const { seq, hash } = records.at(-1) ?? head;
+    return { kind: 'drained', events: queued.length, head: { seq, hash } };
   });
 }
 
@@ -177,10 +195,11 @@ async function append(
         [
           session.script(BEGIN, ROUND_TRIP_MAX_MS),
           session.send(LOCK_HEAD, [], ROUND_TRIP_MAX_MS),
+          session.send(TAIL, [], ROUND_TRIP_MAX_MS),
         ] as const,
     );
-    const [, heads] = await together(sent);
-    const head = tailOf(heads[0]);
+    const [, , tails] = await together(sent);
+    const head = tailOf(tails[0]);
     const records = await linker.state(head, statement);
     if (records.length === 0) return giveUp(session, records);
     checkFollows(head, records, []);
@@ -235,12 +254,13 @@ function headOf(row: Row | undefined): StoredHead {
   return { seq: integer(row, 0), hash: text(row, 1) };
 }
 
-/** A head whose record is gone, or is another, must not be written behind. */
+/** Nothing is written behind a head whose record is gone, or another one. */
 function tailOf(row: Row | undefined): ChainTail {
   const head = headOf(row);
   const [record, chainId] = [text(row ?? [], 2), text(row ?? [], 3)];
   if (head.seq >= 0 && (record === '' || chainId === '')) {
-    const message = 'The newest record of the evidence chain is missing: restore halo_audit.';
+    const message =
+      'The newest record of the evidence chain is not the one of its head: restore halo_audit.';
     throw new StoreError('damaged', message);
   }
   return { ...head, record, chainId };
