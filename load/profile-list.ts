@@ -15,6 +15,7 @@ export interface ProfileEntry {
   readonly rate?: number;
   readonly durationSeconds: number;
   readonly rounds: number;
+  /** 0 where there are none. */
   readonly devices: number;
   /** Open streams of the kill list, where the profile is about them. */
   readonly streams?: number;
@@ -83,6 +84,28 @@ export const PROFILES = [
     replicas: 1,
     durationSeconds: 20,
     streams: 10_000,
+  },
+  {
+    ...ONE_ROUND,
+    name: 'enqueue',
+    summary: 'evidence made durable by one lane, beside one INSERT per transaction',
+    backend: 'postgres',
+    replicas: 1,
+    connections: 256,
+    durationSeconds: 9,
+    rounds: 3,
+    devices: 0,
+  },
+  {
+    ...ONE_ROUND,
+    name: 'chain-drain',
+    summary: 'the outbox drained into the chain, beside an append under the head’s lock each',
+    backend: 'postgres',
+    replicas: 1,
+    connections: 16,
+    durationSeconds: 9,
+    rounds: 3,
+    devices: 0,
   },
 ] as const satisfies readonly ProfileEntry[];
 

@@ -97,6 +97,25 @@ const COLUMNS: Readonly<Record<Profile, readonly RecordColumn[]>> = {
     ['MB more', fact('rssMoreMb')],
     ['machine’s cores', fact('machineCoresWith')],
   ],
+  enqueue: [
+    ['durable/s', fact('lanePerSecond')],
+    ['p50 ms', fact('laneP50Ms')],
+    ['p95 ms', fact('laneP95Ms')],
+    ['p99 ms', fact('laneP99Ms')],
+    ['INSERT/s', fact('baselinePerSecond')],
+    ['its p95 ms', fact('baselineP95Ms')],
+    ['of INSERT', fact('ofBaseline')],
+  ],
+  'chain-drain': [
+    ['drained/s', fact('drainedPerSecond')],
+    ['CPU µs', fact('drainCpuUs')],
+    ['db µs', fact('databaseCpuUs')],
+    ['head lock/s', fact('headLockPerSecond')],
+    ['of head lock', fact('ofHeadLock')],
+    ['burst ms', fact('burstMs')],
+    ['lag at its end', fact('lagMax')],
+    ['lag gone ms', fact('lagGoneMs')],
+  ],
 };
 
 /** Appends to the file; throws when it lacks the markers. */

@@ -160,6 +160,10 @@ function settingLines(report: LoadReport): string[] {
   const replicas = options.replicas === 1 ? '' : `, ${options.replicas} replicas`;
   const begin = `${profile} on ${options.backend}${replicas}`;
   if (options.streams !== undefined) return [`${begin}, ${options.streams} streams`, startedAt];
+  if (options.devices === 0) {
+    const clients = `${options.connections} clients, ${options.rounds} rounds`;
+    return [`${begin}, ${clients}, ${options.durationSeconds} s each`, startedAt];
+  }
   if (report.measured.length === 0) {
     return [`${begin}, ${options.devices} devices, ${options.durationSeconds} s`, startedAt];
   }

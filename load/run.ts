@@ -5,9 +5,11 @@
 import { writeFileSync } from 'node:fs';
 import { type LoadOptions, parseLoadOptions } from './options.js';
 import type { Profile } from './profile-list.js';
+import { runChainDrain } from './profiles/chain-drain.js';
 import { runDeviceAuth } from './profiles/device-auth.js';
 import { runDeviceAuthChurn } from './profiles/device-auth-churn.js';
 import { runDeviceScale } from './profiles/device-scale.js';
+import { runEnqueue } from './profiles/enqueue.js';
 import { runIdleStreams } from './profiles/idle-streams.js';
 import { runKillFanout } from './profiles/kill-fanout.js';
 import { runOverload } from './profiles/overload.js';
@@ -29,6 +31,8 @@ const RUNS: Readonly<Record<Profile, RunProfile>> = {
   'kill-fanout': runKillFanout,
   'reconnect-storm': runReconnectStorm,
   'idle-streams': runIdleStreams,
+  enqueue: runEnqueue,
+  'chain-drain': runChainDrain,
 };
 
 async function main(argv: readonly string[]): Promise<number> {
