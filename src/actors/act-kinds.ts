@@ -116,6 +116,45 @@ export const ACT_KINDS = {
     by: ['admin'],
     data: { gateway: GATEWAY, name: GATEWAY_NAME },
   },
+  'decision.made': {
+    when: 'A decision was asked for and made. Its ref is answered, and names its approval too.',
+    by: ['gateway', 'device', 'admin'],
+    data: {
+      principal: '`type` and `id`',
+      action: 'the action’s id',
+      resource: '`type`, `id` and the attributes that the caller gave',
+      context: 'what the caller gave',
+      decision: '`allow`, `deny` or `needs_approval`',
+      reasons: 'ids of policies, or why no policy decided',
+      policy: 'digest of the policy in force; null: there was none',
+      approval: 'ref of the approval that it redeems; null: none',
+      expiresAt: 'until when it can be approved and redeemed; null: it needs no approval',
+    },
+  },
+  'decision.approved': {
+    when: 'A decision that needs approval was approved.',
+    by: ['admin'],
+    data: { decision: 'its ref', reason: 'why' },
+  },
+  'decision.denied': {
+    when: 'A decision that needs approval was denied.',
+    by: ['admin'],
+    data: { decision: 'its ref', reason: 'why' },
+  },
+  'policy.accepted': {
+    when: 'A replica found a policy that it accepts: at its start, and when it changed.',
+    by: ['server'],
+    data: { digest: 'of the policy', policies: 'how many there are in it' },
+  },
+  'policy.refused': {
+    when: 'A replica found a policy that it refuses. The last good one stays in force.',
+    by: ['server'],
+    data: {
+      digest: 'of what was refused; empty: it could not be read',
+      inForce: 'digest of the policy that stays; null: there is none',
+      issues: 'what is wrong: `severity`, `code`, `file`, `line`, `column`, `message`; 20 at most',
+    },
+  },
   'server.started': {
     when: 'A replica began to serve.',
     by: ['replica'],

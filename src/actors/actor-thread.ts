@@ -9,6 +9,7 @@ import { openStore, type StoreSource } from '../storage/open-store.js';
 import { sweepRegularly } from '../storage/sweeper.js';
 import { actorDefinition } from './catalogue.js';
 import { followHints } from './hinted-actors.js';
+import { policyDirectory } from './policy-directory.js';
 import { type ThreadEvidenceData, threadEvidence } from './thread-evidence.js';
 
 /** What the supervisor's process gives to an actor thread. */
@@ -19,6 +20,8 @@ export interface ActorThreadData {
   readonly sweeps: boolean;
   readonly logLevel: string;
   readonly evidence: ThreadEvidenceData;
+  /** `--policy-dir`; null: not given. */
+  readonly policyDir: string | null;
 }
 
 const { name, events, data } = threadStart<ActorThreadData>();
@@ -27,8 +30,9 @@ const clock = systemClock;
 const random = systemRandom;
 const evidence = threadEvidence(data.evidence, { clock, random });
 const store = openStore(data.store, { clock, random, log }, evidence.store);
-const { chaining } = evidence;
-const environment = { store, clock, random, log, evidence: evidence.recorder, chaining };
+const { recorder, chaining } = evidence;
+const policySource = data.policyDir === null ? undefined : policyDirectory(data.policyDir);
+const environment = { store, clock, random, log, evidence: recorder, chaining, policySource };
 const host = new ActorHost(
   data.actors.map((actor) => actorDefinition(actor, environment)),
   {

@@ -6,6 +6,8 @@ import {
   isAuditWrite,
 } from './audit-chainer/actor.js';
 import { AUDIT_CHAINER_ACTOR } from './audit-chainer/client.js';
+import { type DecisionsEnvironment, decisionsActor, isDecisionWrite } from './decisions/actor.js';
+import { DECISIONS_ACTOR } from './decisions/client.js';
 import { type DevicesEnvironment, devicesActor, isDeviceWrite } from './devices/actor.js';
 import { DEVICES_ACTOR } from './devices/client.js';
 import { type GatewaysEnvironment, gatewaysActor, isGatewayWrite } from './gateways/actor.js';
@@ -20,7 +22,8 @@ export type ActorEnvironment = DevicesEnvironment &
   KillListEnvironment &
   GatewaysEnvironment &
   LimiterEnvironment &
-  AuditChainerEnvironment;
+  AuditChainerEnvironment &
+  DecisionsEnvironment;
 
 interface CatalogueEntry {
   readonly create: (environment: ActorEnvironment) => ActorDefinition;
@@ -29,6 +32,7 @@ interface CatalogueEntry {
 
 const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
   [DEVICES_ACTOR]: { create: devicesActor, isWrite: isDeviceWrite },
+  [DECISIONS_ACTOR]: { create: decisionsActor, isWrite: isDecisionWrite },
   [KILL_LIST_ACTOR]: { create: killListActor, isWrite: isKillListWrite },
   [GATEWAYS_ACTOR]: { create: gatewaysActor, isWrite: isGatewayWrite },
   [AUDIT_CHAINER_ACTOR]: { create: auditChainerActor, isWrite: isAuditWrite },

@@ -56,6 +56,8 @@ export interface ServeOptions {
   readonly makeSigningKey: boolean;
   /** Where this replica keeps the checkpoints of the evidence chain that it has given out. */
   readonly checkpointFile: string;
+  /** null: every decision is `deny`. */
+  readonly policyDir: string | null;
   /** null: as the machine's cores suggest. */
   readonly frontThreads: number | null;
   readonly actorThreads: number | null;
@@ -183,7 +185,7 @@ export const SERVE_OPTIONS = [
     name: 'policy-dir',
     value: 'DIR',
     group: SECRETS,
-    help: '*.cedar, schema.cedarschema and halos.yaml (not built yet: refused)',
+    help: '*.cedar, schema.cedarschema and halos.yaml; without it every decision is deny',
   },
   {
     name: 'front-threads',
@@ -237,6 +239,7 @@ export function readServeOptions(given: Given): ServeOptions {
     ),
     backend,
     ...readSecrets(given, backend),
+    policyDir: readPath(given, 'policy-dir') ?? null,
     frontThreads: readThreads(given, 'front-threads'),
     actorThreads: readThreads(given, 'actor-threads'),
     trustedProxies: readNetworks(given),
@@ -247,9 +250,9 @@ export function readServeOptions(given: Given): ServeOptions {
 }
 
 /** Names that are kept for what a later version builds. */
-const NOT_BUILT = ['policy-dir', 'lease-ttl'] as const satisfies readonly ServeOptionName[];
+const NOT_BUILT = ['lease-ttl'] as const satisfies readonly ServeOptionName[];
 
-/** Whoever gives a policy must not believe that it is in force. */
+/** Whoever gives it must not believe that it is in force. */
 function refuseNotBuilt(given: Given): void {
   const refused = NOT_BUILT.find((name) => given.text(name) !== undefined);
   if (refused === undefined) return;

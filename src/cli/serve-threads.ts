@@ -55,6 +55,11 @@ export interface ThreadSettings {
   readonly heapMaxMib: number;
 }
 
+/** What threads of actors are started with. */
+export interface ActorThreadSettings extends ThreadSettings {
+  readonly policyDir?: string | null;
+}
+
 /**
  * At most `threads` threads that host all actors between them. The first one sweeps as well: more
  * sweepers in one process would only meet the same rows.
@@ -63,7 +68,7 @@ export function actorThreadSpecs(
   threads: number,
   storage: ServerStorage,
   evidence: ThreadEvidenceData,
-  { logLevel, heapMaxMib }: ThreadSettings,
+  { logLevel, heapMaxMib, policyDir = null }: ActorThreadSettings,
 ): ActorThreadSpec[] {
   return placeActors(ACTOR_NAMES, threads).map((actors, index) => ({
     name: `actors-${index}`,
@@ -74,7 +79,8 @@ export function actorThreadSpecs(
     data: () => {
       const { source, transferList } = storage.storeSource();
       const sweeps = index === 0;
-      const data: ActorThreadData = { actors, store: source, sweeps, logLevel, evidence };
+      const common = { sweeps, logLevel, evidence, policyDir };
+      const data: ActorThreadData = { actors, store: source, ...common };
       return { data, transferList };
     },
   }));

@@ -8,6 +8,7 @@ import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
 import { limiterFamilies } from '../http/limiter-families.js';
 import { MetricsListener, type MetricsSnapshot } from '../http/metrics-exposition.js';
 import { logFamilies, storeFamilies } from '../http/metrics-families.js';
+import { policyFacts, policyFamilies, policyProblems } from '../http/policy-families.js';
 import type { StatusDocument } from '../http/services.js';
 import { delay, systemClock } from '../runtime/clock.js';
 import { proveFreePort } from '../runtime/exclusive-port.js';
@@ -169,6 +170,7 @@ export class Server {
     { port, secret: hmacKey }: { readonly port: number; readonly secret: Uint8Array },
   ): Supervisor<FrontControl> {
     const { options, log, replica, version } = this;
+    const { policyDir } = options;
     const front = {
       host: options.listen.host,
       port,
@@ -182,7 +184,7 @@ export class Server {
     const heapMaxMib = threadHeapMaxMib(usableMemoryBytes(), counts);
     const settings = { logLevel: options.logLevel, heapMaxMib };
     return new Supervisor<FrontControl>(
-      actorThreadSpecs(counts.actors, storage, evidence, settings),
+      actorThreadSpecs(counts.actors, storage, evidence, { ...settings, policyDir }),
       frontThreadSpecs(counts.front, front, () => this.adminTokens, settings),
       { clock, random, log, onFatal: (reason) => this.reportFatal(reason) },
       (started: SupervisedThread<FrontControl>) =>
@@ -203,7 +205,7 @@ export class Server {
           const { actors, store, problems } = await supervisor.inspect();
           this.actors = actors;
           this.hintsListening = (store['hintsListening'] ?? 0) > 0;
-          return problems;
+          return [...problems, ...policyProblems(actors)];
         },
         onLook: async (readiness) => {
           const { adminTokens } = this;
@@ -233,6 +235,7 @@ export class Server {
       version: this.version,
       push: this.hintsListening ? 'listen' : 'poll',
       chain_lag_records: auditFacts(actors)?.lagRecords ?? null,
+      policy: { digest: policyFacts(actors)?.digest ?? null },
       actors: actors.map(({ name, thread, state, readDepth, writeDepth, restarts, facts }) => ({
         name,
         thread,
@@ -278,6 +281,7 @@ async function measured(
   const { actors, store } = await supervisor.inspect();
   const fronts = await supervisor.eachFront(async (front) => front.snapshot());
   const log = logFamilies(droppedLogLines());
-  const others = [...storeFamilies(store), ...limiterFamilies(actors), ...evidenceFamilies(actors)];
-  return { fronts, actors, others: [...others, ...log] };
+  const others = [...storeFamilies(store), ...limiterFamilies(actors)];
+  const evidence = [...evidenceFamilies(actors), ...policyFamilies(actors)];
+  return { fronts, actors, others: [...others, ...evidence, ...log] };
 }

@@ -2,6 +2,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { AUDIT_CHAINER_ACTOR, AuditClient } from '../actors/audit-chainer/client.js';
 import { isActorWrite } from '../actors/catalogue.js';
+import { DECISIONS_ACTOR, DecisionsClient } from '../actors/decisions/client.js';
 import { DEVICES_ACTOR, DevicesClient } from '../actors/devices/client.js';
 import { GATEWAYS_ACTOR, GatewaysClient } from '../actors/gateways/client.js';
 import { KILL_LIST_ACTOR, KillListClient } from '../actors/kill-list/client.js';
@@ -74,6 +75,7 @@ const server = new FrontServer(data.options, {
   kills: new KillListClient(placedRef(KILL_LIST_ACTOR)),
   gateways: new GatewaysClient(placedRef(GATEWAYS_ACTOR)),
   audit: new AuditClient(placedRef(AUDIT_CHAINER_ACTOR)),
+  decisions: new DecisionsClient(placedRef(DECISIONS_ACTOR)),
   limiter: new LimiterClient(placedRef(LIMITER_ACTOR)),
   verifyProof: (publicKey, message, signature) =>
     pool.run('verifyProof', { publicKey, message, signature } satisfies VerifyProof),

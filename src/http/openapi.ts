@@ -82,6 +82,8 @@ const SECURITY: Readonly<Record<Access, readonly Json[]>> = {
   auditor: [{ admin: [] }],
   'device-or-admin': [{ device: [] }, { admin: [] }],
   'gateway-or-viewer': [{ gateway: [] }, { admin: [] }],
+  'decision-asker': [{ gateway: [] }, { device: [] }, { admin: [] }],
+  approver: [{ admin: [] }],
   'upgrading-gateway': [{ gateway: [] }],
 };
 

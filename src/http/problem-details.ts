@@ -20,6 +20,8 @@ export interface ProblemExtras {
   readonly errors?: readonly FieldError[];
   /** Why a replica is not ready. */
   readonly reasons?: readonly string[];
+  /** What was decided before. */
+  readonly decision?: object;
   /** Methods of the route, for 405. */
   readonly allow?: string;
 }
@@ -47,6 +49,7 @@ export interface ProblemDetails {
   readonly retryAfterSeconds?: number;
   readonly errors?: readonly FieldError[];
   readonly reasons?: readonly string[];
+  readonly decision?: object;
 }
 
 /** What a code is to the caller; only `extras` differ from one occasion to the next. */
@@ -68,6 +71,7 @@ export function problemDetails(
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
     ...(extras.errors === undefined ? {} : { errors: extras.errors }),
     ...(extras.reasons === undefined ? {} : { reasons: extras.reasons }),
+    ...(extras.decision === undefined ? {} : { decision: extras.decision }),
   };
 }
 

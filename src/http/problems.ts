@@ -4,6 +4,7 @@
  * stable; titles and details are for people and may change.
  */
 import type { AuditCode } from '../actors/audit-chainer/messages.js';
+import type { DecisionCode } from '../actors/decisions/messages.js';
 import type { DeviceCode } from '../actors/devices/messages.js';
 import type { EvidenceCode } from '../actors/evidence.js';
 import type { GatewayCode } from '../actors/gateways/messages.js';
@@ -11,6 +12,7 @@ import type { KillListCode } from '../actors/kill-list/messages.js';
 import type { LimiterCode } from '../actors/limiter/messages.js';
 import type { RuntimeCode } from '../runtime/failure.js';
 import type { StoreCode } from '../storage/store-error.js';
+import { DECISION_PROBLEMS, LOOKED_UP_PROBLEMS } from './decision-problems.js';
 import { AUDIT_PROBLEMS, EVIDENCE_PROBLEMS } from './evidence-problems.js';
 
 /** Codes that the HTTP front end itself answers with. */
@@ -30,6 +32,8 @@ export const HTTP_CODES = [
   'too_many_streams',
   'not_ready',
   'evidence_unknown',
+  'decision_unknown',
+  'already_decided',
 ] as const;
 export type HttpCode = (typeof HTTP_CODES)[number];
 
@@ -47,7 +51,14 @@ export const INTERNAL_CODES = {
 } as const satisfies Partial<Record<StoreCode, RuntimeCode | StoreCode>>;
 type InternalCode = keyof typeof INTERNAL_CODES;
 
-type ActorCode = DeviceCode | KillListCode | GatewayCode | LimiterCode | EvidenceCode | AuditCode;
+type ActorCode =
+  | DeviceCode
+  | KillListCode
+  | GatewayCode
+  | LimiterCode
+  | EvidenceCode
+  | AuditCode
+  | DecisionCode;
 export type ProblemCode = Exclude<RuntimeCode | StoreCode | ActorCode | HttpCode, InternalCode>;
 
 /** What the catalogue says of a code. */
@@ -68,7 +79,7 @@ export interface Problem {
  */
 const RETRY_AFTER_SECONDS = 1;
 
-const HTTP_PROBLEMS: Record<HttpCode, Problem> = {
+const HTTP_PROBLEMS: Record<Exclude<HttpCode, keyof typeof LOOKED_UP_PROBLEMS>, Problem> = {
   route_unknown: {
     status: 404,
     title: 'There is no such route',
@@ -165,13 +176,6 @@ const HTTP_PROBLEMS: Record<HttpCode, Problem> = {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
     meaning: 'As many streams as one token may have on a front thread are open. None was opened.',
     usualCause: 'A client that connects again without closing, or a token shared too widely.',
-  },
-  evidence_unknown: {
-    status: 404,
-    title: 'There is no such evidence',
-    retryable: false,
-    meaning: 'The ref is neither in the chain nor waiting for its place in it.',
-    usualCause: 'A ref cut while copying, or of another server.',
   },
   not_ready: {
     status: 503,
@@ -381,6 +385,8 @@ export const PROBLEMS: Readonly<Record<ProblemCode, Problem>> = {
   ...LIMITER_PROBLEMS,
   ...EVIDENCE_PROBLEMS,
   ...AUDIT_PROBLEMS,
+  ...DECISION_PROBLEMS,
+  ...LOOKED_UP_PROBLEMS,
 };
 
 /** The catalogue's code for whatever a `Failure` carries; what nobody foresaw is internal_error. */

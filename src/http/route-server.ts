@@ -157,11 +157,14 @@ export class RouteServer {
     if (credential === undefined) throw new HttpProblem('credential_missing');
     const name = this.options.adminTokens().nameOf(credential);
     if (name !== undefined) return { kind: 'admin', name };
-    if (route.access === 'device-or-admin' && credential.startsWith('halo_device_')) {
+    const { access } = route;
+    const admitsDevices = access === 'device-or-admin' || access === 'decision-asker';
+    if (admitsDevices && credential.startsWith('halo_device_')) {
       if (!isWellFormedSecret(credential, 'device')) throw new HttpProblem('device_unknown');
       return { kind: 'device', credentialDigest: digestOf(credential) };
     }
-    if (route.access === 'gateway-or-viewer' && credential.startsWith('halo_gateway_')) {
+    const admitsGateways = access === 'gateway-or-viewer' || access === 'decision-asker';
+    if (admitsGateways && credential.startsWith('halo_gateway_')) {
       if (!isWellFormedSecret(credential, 'gateway')) throw new GatewayUnknown();
       return undefined;
     }

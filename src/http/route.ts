@@ -11,9 +11,10 @@ import type { FrontServices, Readiness } from './services.js';
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
- * Who may call: nobody in particular, an administrator, whoever may look and whoever may read the
- * evidence (today administrators), a device or an administrator, a gateway or whoever may look, a
- * gateway that what serves its upgrade judges, or whoever has an enrolment token in the body.
+ * Who may call: nobody in particular, an administrator, whoever may look, read the evidence or
+ * approve (today administrators), a device or an administrator, a gateway or whoever may look, any
+ * of these three who asks for decisions, a gateway that what serves its upgrade judges, or whoever
+ * has an enrolment token in the body.
  */
 export type Access =
   | 'none'
@@ -22,6 +23,8 @@ export type Access =
   | 'auditor'
   | 'device-or-admin'
   | 'gateway-or-viewer'
+  | 'decision-asker'
+  | 'approver'
   | 'upgrading-gateway'
   | 'enrollment-token';
 
@@ -161,7 +164,7 @@ export function problemsOf(route: Route): ProblemCode[] {
     codes.add('credential_missing').add('token_unknown').add('too_many_failures');
     codes.add('overloaded');
   }
-  if (route.access === 'gateway-or-viewer') codes.add('stale');
+  if (route.access === 'gateway-or-viewer' || route.access === 'decision-asker') codes.add('stale');
   if (route.pathParameters !== undefined || route.query !== undefined) {
     codes.add('validation_failed');
   }

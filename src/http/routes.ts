@@ -5,6 +5,7 @@
  */
 import type { Route } from './route.js';
 import { auditRoutes } from './routes/audit.js';
+import { decisionRoutes } from './routes/decisions.js';
 import { deviceRoutes } from './routes/devices.js';
 import { enrollmentRoutes } from './routes/enrollment.js';
 import { gatewayRoutes } from './routes/gateways.js';
@@ -18,6 +19,7 @@ export const ROUTES: readonly Route[] = [
   ...killListRoutes,
   ...killListStreamRoutes,
   ...gatewayRoutes,
+  ...decisionRoutes,
   ...auditRoutes,
   ...operationRoutes,
 ];

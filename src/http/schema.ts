@@ -104,6 +104,11 @@ export function userName(): Struct<string, Leaf> {
   );
 }
 
+/** Any JSON object: its members are the caller’s own. */
+export function jsonObject(description: string): Struct<Record<string, unknown>, Leaf> {
+  return leaf('JSON object', { type: 'object', description }, 'an object', isPlainObject);
+}
+
 /** An integer within bounds. In a query it is written in decimal digits. */
 export function integerBetween(
   minimum: number,

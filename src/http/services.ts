@@ -1,5 +1,6 @@
 /** What the front end is given by the process that hosts it, and what it tells about itself. */
 import type { AuditClient } from '../actors/audit-chainer/client.js';
+import type { DecisionsClient } from '../actors/decisions/client.js';
 import type { DevicesClient } from '../actors/devices/client.js';
 import type { GatewaysClient } from '../actors/gateways/client.js';
 import type { KillListClient } from '../actors/kill-list/client.js';
@@ -32,6 +33,7 @@ export interface FrontServices {
   readonly kills: KillListClient;
   readonly gateways: GatewaysClient;
   readonly audit: AuditClient;
+  readonly decisions: DecisionsClient;
   /** Asked about every attempt that failed, and about no other. */
   readonly limiter: LimiterClient;
   /** Ed25519 over the UTF-8 of `message`; key and signature in base64url. */
@@ -61,6 +63,8 @@ export interface StatusDocument {
   readonly push?: 'listen' | 'poll';
   /** Events that wait for their place in the evidence chain; null: not known at the moment. */
   readonly chain_lag_records?: number | null;
+  /** Of the policy in force; null: there is none. */
+  readonly policy?: { readonly digest: string | null };
   readonly actors: readonly ActorStatus[];
 }
 

@@ -35,6 +35,8 @@ export interface Overlay<T extends StoreTypes> {
    */
   decide(kind: string, payload: unknown): unknown;
   changes(): T['changes'];
+  /** Called once, after the commit: for what is not in the store. Must not throw. */
+  committed?(): void;
 }
 
 /**
@@ -228,6 +230,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   private async commit(batch: readonly WriteAsk[]): Promise<unknown[]> {
     const { behaviour, store } = this;
     let answers: unknown[] = [];
+    let overlay: Overlay<T> | undefined;
     const unit = {
       streams: behaviour.writes,
       position: this.known(),
@@ -235,17 +238,19 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     };
     const committed = await store.commit(unit, (locked) => {
       this.applyAll(locked.records, locked.position);
-      const overlay = behaviour.overlay(this.state, locked);
+      const own = behaviour.overlay(this.state, locked);
+      overlay = own;
       answers = batch.map((ask) => {
         try {
-          return overlay.decide(ask.kind, ask.payload);
+          return own.decide(ask.kind, ask.payload);
         } catch (error) {
           if (error instanceof CodedError) return toFailure(error);
           throw error;
         }
       });
-      return overlay.changes();
+      return own.changes();
     });
+    overlay?.committed?.();
     this.applyCommitted(committed);
     return answers;
   }

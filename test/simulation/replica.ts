@@ -167,7 +167,7 @@ export class SimulatedReplica {
     });
     const environment = { store, clock, random, log: silentLog, evidence: world.recorder } as Omit<
       ActorEnvironment,
-      'chaining'
+      'chaining' | 'policySource'
     > as ActorEnvironment;
     const definitions = SIMULATED_ACTORS.map((name): ActorDefinition => {
       const definition = actorDefinition(name, environment);
