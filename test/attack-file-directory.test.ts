@@ -1,5 +1,5 @@
 /** What happens to a data directory while it is used: nothing is answered that is not kept. */
-import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, unlinkSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, renameSync, rmSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { openInProcess } from './fixtures/file-store-in-process.js';
@@ -34,7 +34,7 @@ const HARM: Readonly<Record<string, (paths: { dataDir: string; log: string }) =>
     renameSync(dataDir, `${dataDir}-moved`);
     mkdirSync(dataDir);
     for (const name of readdirSync(`${dataDir}-moved`).filter((entry) => !isSocket(entry))) {
-      copyFileSync(join(`${dataDir}-moved`, name), join(dataDir, name));
+      cpSync(join(`${dataDir}-moved`, name), join(dataDir, name), { recursive: true });
     }
   },
   'loses its log': ({ log }) => unlinkSync(log),

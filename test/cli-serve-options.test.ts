@@ -105,7 +105,7 @@ t.test('an option whose effect is not built yet is refused, not ignored', async 
   const none = /^--lease-ttl has no effect in this version: leave it out$/;
   t.throws(() => read('--dev --lease-ttl 15s'), none);
   t.throws(() => read(`${POSTGRES} --lease-ttl 15s`), /^--lease-ttl has no effect/);
-  t.throws(() => read('--dev', { HALO_POLICY_DIR: 'policy' }), /^HALO_POLICY_DIR has no effect/);
+  t.throws(() => read('--dev', { HALO_LEASE_TTL: '15s' }), /^HALO_LEASE_TTL has no effect/);
   t.equal(read('--dev', { HALO_LEASE_TTL: '' }).dev, true, 'an empty variable is not given');
 });
 

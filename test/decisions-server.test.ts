@@ -221,6 +221,20 @@ for (const [backend, start] of [
       t.equal((await decide(one, 'halo_gateway_x', asked())).status, 401);
     });
 
+    await t.test('leave evidence of every kind that there is of them', async () => {
+      for (const kind of [
+        'decision.made',
+        'decision.approved',
+        'decision.denied',
+        'policy.accepted',
+      ]) {
+        await until(`${kind} is chained`, async () => {
+          const { json } = await admin(one, 'GET', `/api/v1/audit?tail=1&kind=${kind}`);
+          return json.items.length === 1;
+        });
+      }
+    });
+
     await t.test('follow the policy directory, and keep the last good policy', async (t) => {
       const digest = async (server: HaloServer): Promise<string> =>
         (await admin(server, 'GET', '/v1/status')).json.policy.digest;

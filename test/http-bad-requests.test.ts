@@ -77,6 +77,8 @@ t.test('a path that no route has is 404, with or without a credential', async (t
   }
 });
 
+const DEVICES_MAY_ASK = new Set<Route['access']>(['device-or-admin', 'decision-asker']);
+
 t.test('routes that need a credential say when it is missing and when it is wrong', async (t) => {
   const front = await startFront();
   t.teardown(() => front.close());
@@ -96,7 +98,7 @@ t.test('routes that need a credential say when it is missing and when it is wron
       admin.slice(0, -1),
       `${admin}x`,
       admin.toLowerCase(),
-      ...(route.access === 'device-or-admin' ? [] : [CREDENTIAL]),
+      ...(DEVICES_MAY_ASK.has(route.access) ? [] : [CREDENTIAL]),
     ];
     for (const token of wrong) {
       isDocumented(t, route, await withHeader(`Bearer ${token}`), 'token_unknown');

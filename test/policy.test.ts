@@ -122,80 +122,80 @@ t.test('a device asks for its own principals only', async (t) => {
   t.notOk(policy.isOwn({ type: 'Agent', id: 'sensor' }, { id: 'dev_2', user: 'alice' }));
 });
 
+const FAULTS: ReadonlyArray<[string, Readonly<Record<string, string | undefined>>, string]> = [
+  ['no schema', { 'schema.cedarschema': undefined }, 'file_invalid schema.cedarschema:1:1'],
+  ['no policies', { 'agents.cedar': undefined }, 'file_invalid *.cedar:1:1'],
+  ['a slip', { 'x.cedar': '\npermit (principal,\n action resource);' }, 'syntax x.cedar:3:9'],
+  ['a schema that is none', { 'schema.cedarschema': 'entity;' }, 'syntax schema.cedarschema:1:7'],
+  [
+    'an unknown type, behind letters of several bytes',
+    { 'x.cedar': '// ä€\npermit (principal is Foo, action, resource is Tool);' },
+    'entity_type_unknown x.cedar:2:22',
+  ],
+  [
+    'an unknown attribute',
+    {
+      'x.cedar':
+        'permit (principal is Agent, action, resource is Tool)\nwhen { resource.nothing };',
+    },
+    'schema_violation x.cedar:2:8',
+  ],
+  [
+    'a permit for everybody to everything',
+    { 'x.cedar': '@id("a") permit (principal, action, resource) when { context has amount };' },
+    'permit_unconditional x.cedar:1:1',
+  ],
+  [
+    'an approval on a forbid',
+    { 'x.cedar': '\n @approval("required") forbid (principal is Agent, action, resource);' },
+    'approval_on_forbid x.cedar:2:2',
+  ],
+  [
+    'an approval that is none',
+    { 'x.cedar': '@approval("maybe") permit (principal is Agent, action, resource);' },
+    'approval_unknown x.cedar:1:1',
+  ],
+  [
+    'a slip in the annotation',
+    { 'x.cedar': '@aproval("required") permit (principal is Agent, action, resource);' },
+    'annotation_unknown x.cedar:1:1',
+  ],
+  [
+    'an id twice',
+    { 'x.cedar': '@id("dear-calls") permit (principal is Agent, action, resource);' },
+    'id_invalid x.cedar:1:1',
+  ],
+  [
+    'a template',
+    { 'x.cedar': 'permit (principal == ?principal, action, resource);' },
+    'template x.cedar:1:1',
+  ],
+  [
+    'a forbid that never applies',
+    { 'x.cedar': 'forbid (principal is Agent, action, resource is Tool) when { false };' },
+    'forbid_never_applies x.cedar:1:1',
+  ],
+  [
+    'a caller of another shape',
+    { 'schema.cedarschema': SCHEMA.replace('type: String, id: String', 'id: String') },
+    'schema_violation agents.cedar:13:52',
+  ],
+  ['an unknown key', { 'halos.yaml': `${HALOS}colour: red\n` }, 'halos_invalid halos.yaml:16:1'],
+  [
+    'an unknown key of an entity',
+    { 'halos.yaml': 'version: 1\nresources:\n  - type: Tool\n    id: x\n    atrs: {}\n' },
+    'halos_invalid halos.yaml:5:5',
+  ],
+  ['no YAML', { 'halos.yaml': 'version: [1\n' }, 'halos_invalid halos.yaml:2:1'],
+  ['a wrong time', { 'halos.yaml': 'approvals: { ttl: 1y }' }, 'halos_invalid halos.yaml:1:19'],
+  [
+    'one entity twice',
+    { 'halos.yaml': 'resources:\n  - {type: T, id: x}\n  - {type: T, id: x}\n' },
+    'halos_invalid halos.yaml:3:5',
+  ],
+];
 t.test('each fault is named with file, line and column', async (t) => {
-  const cases: ReadonlyArray<[string, Readonly<Record<string, string | undefined>>, string]> = [
-    ['no schema', { 'schema.cedarschema': undefined }, 'file_invalid schema.cedarschema:1:1'],
-    ['no policies', { 'agents.cedar': undefined }, 'file_invalid *.cedar:1:1'],
-    ['a slip', { 'x.cedar': '\npermit (principal,\n action resource);' }, 'syntax x.cedar:3:9'],
-    ['a schema that is none', { 'schema.cedarschema': 'entity;' }, 'syntax schema.cedarschema:1:7'],
-    [
-      'an unknown type, behind letters of several bytes',
-      { 'x.cedar': '// ä€\npermit (principal is Foo, action, resource is Tool);' },
-      'entity_type_unknown x.cedar:2:22',
-    ],
-    [
-      'an unknown attribute',
-      {
-        'x.cedar':
-          'permit (principal is Agent, action, resource is Tool)\nwhen { resource.nothing };',
-      },
-      'schema_violation x.cedar:2:8',
-    ],
-    [
-      'a permit for everybody to everything',
-      { 'x.cedar': '@id("a") permit (principal, action, resource) when { context has amount };' },
-      'permit_unconditional x.cedar:1:1',
-    ],
-    [
-      'an approval on a forbid',
-      { 'x.cedar': '\n @approval("required") forbid (principal is Agent, action, resource);' },
-      'approval_on_forbid x.cedar:2:2',
-    ],
-    [
-      'an approval that is none',
-      { 'x.cedar': '@approval("maybe") permit (principal is Agent, action, resource);' },
-      'approval_unknown x.cedar:1:1',
-    ],
-    [
-      'a slip in the annotation',
-      { 'x.cedar': '@aproval("required") permit (principal is Agent, action, resource);' },
-      'annotation_unknown x.cedar:1:1',
-    ],
-    [
-      'an id twice',
-      { 'x.cedar': '@id("dear-calls") permit (principal is Agent, action, resource);' },
-      'id_invalid x.cedar:1:1',
-    ],
-    [
-      'a template',
-      { 'x.cedar': 'permit (principal == ?principal, action, resource);' },
-      'template x.cedar:1:1',
-    ],
-    [
-      'a forbid that never applies',
-      { 'x.cedar': 'forbid (principal is Agent, action, resource is Tool) when { false };' },
-      'forbid_never_applies x.cedar:1:1',
-    ],
-    [
-      'a caller of another shape',
-      { 'schema.cedarschema': SCHEMA.replace('type: String, id: String', 'id: String') },
-      'schema_violation agents.cedar:13:52',
-    ],
-    ['an unknown key', { 'halos.yaml': `${HALOS}colour: red\n` }, 'halos_invalid halos.yaml:16:1'],
-    [
-      'an unknown key of an entity',
-      { 'halos.yaml': 'version: 1\nresources:\n  - type: Tool\n    id: x\n    atrs: {}\n' },
-      'halos_invalid halos.yaml:5:5',
-    ],
-    ['no YAML', { 'halos.yaml': 'version: [1\n' }, 'halos_invalid halos.yaml:2:1'],
-    ['a wrong time', { 'halos.yaml': 'approvals: { ttl: 1y }' }, 'halos_invalid halos.yaml:1:19'],
-    [
-      'one entity twice',
-      { 'halos.yaml': 'resources:\n  - {type: T, id: x}\n  - {type: T, id: x}\n' },
-      'halos_invalid halos.yaml:3:5',
-    ],
-  ];
-  for (const [what, changes, expected] of cases) {
+  for (const [what, changes, expected] of FAULTS) {
     const found = errors(changes);
     t.ok(found.includes(expected), `${what}: ${found.join(', ')}`);
     t.equal(acceptPolicy(policyFiles(changes)).policy, undefined, `${what} is refused`);

@@ -8,8 +8,8 @@ export const DECISION_PROBLEMS = {
     title: 'The principal is not the device’s own',
     retryable: false,
     meaning:
-      'A device may ask for itself, its user, and the principals that `halos.yaml` gives to one of ' +
-      'them. Nothing was decided.',
+      'A device may ask for itself, its user, and the principals that `halos.yaml` gives to one ' +
+      'of them. Nothing was decided.',
     usualCause: 'An agent that is not in `halos.yaml`, or that belongs to somebody else.',
   },
   approval_unknown: {

@@ -1,4 +1,4 @@
-/** What the decisions actor says of the policy: metrics, and whether a replica may serve with it. */
+/** What the decisions actor says of the policy: metrics, and whether a replica may serve. */
 import { DECISIONS_ACTOR } from '../actors/decisions/client.js';
 import type { PolicyFacts } from '../actors/decisions/messages.js';
 import type { ActorSnapshot } from '../runtime/actor-metrics.js';

@@ -26,7 +26,7 @@ export const POLICY_ISSUE_CODES = [
   'id_invalid',
   /** A template: nothing here links it. */
   'template',
-  /** `context.caller` is the server's: an action must declare it as `{type: String, id: String}`. */
+  /** `context.caller` is the server's: to be declared as `{type: String, id: String}`. */
   'caller_shape',
   /** `halos.yaml` says something that it must not. */
   'halos_invalid',

@@ -143,7 +143,7 @@ class ActionContexts {
         this.withCaller.add(name);
         const { type: callerType, id } = caller.attributes ?? {};
         if (callerType?.type === 'String' && id?.type === 'String') continue;
-        const message = `the action ${name} declares caller otherwise than {type: String, id: String}`;
+        const message = `${name} declares context.caller otherwise than {type: String, id: String}`;
         issues.push({ ...missing(schema.name, message), code: 'caller_shape' });
       }
     }

@@ -1,5 +1,4 @@
 /** What the decisions actor can be asked, as data that crosses threads. */
-import type { JsonObject } from '../../evidence/canonical-json.js';
 import type { PolicyIssue } from '../../policy/issue.js';
 import type { PolicyRequest } from '../../policy/policy.js';
 import type { Idempotency } from '../idempotency.js';
@@ -100,17 +99,11 @@ export interface PolicyFacts {
   /** Of the policy in force; null: there is none. */
   readonly digest: string | null;
   readonly policies: number;
-  /** Whether `--policy-dir` was given: without a policy that is in force, the replica is unready. */
+  /** Whether `--policy-dir` was given: without a policy in force the replica is then unready. */
   readonly configured: boolean;
   /** Outcomes of reading the directory since the start. */
   readonly accepted: number;
   readonly refused: number;
   /** Why the newest content of the directory is not in force; empty while it is. */
   readonly issues: readonly PolicyIssue[];
-}
-
-/** What an event of a decision holds. */
-export interface DecisionData extends JsonObject {
-  readonly decision: DecisionWord;
-  readonly expiresAt: string | null;
 }

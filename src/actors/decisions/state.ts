@@ -85,8 +85,8 @@ export class PolicyHolder {
   constructor(private readonly configured: boolean) {}
 
   /**
-   * What the directory holds now. It counts when it was the same twice, so that files that are being
-   * written one by one are not taken for a policy; the first one counts at once.
+   * What the directory holds now. It counts when it was the same twice, so that files that are
+   * being written one by one are not taken for a policy; the first one counts at once.
    */
   read(files: readonly PolicyFile[]): void {
     const digest = policyDigest(files);
