@@ -72,7 +72,10 @@ async function open(t: Test, setup: FrontSetup) {
 }
 
 t.test('tail shows the newest records, the newest last, a line each', async (t) => {
-  const chain = new ChainBuilder().addSome(4).add('test.rare', { note: 'a\u001b[2J' }).addSome(1);
+  const chain = new ChainBuilder()
+    .addSome(4)
+    .add('test.rare', { note: 'a\u001b[2J\u009b2J' })
+    .addSome(1);
   const { halo, front } = await open(t, { audit: auditOf(chain) });
   const { exitCode, out } = await halo(['audit', 'tail', '-n', '2']);
   t.equal(exitCode, 0);

@@ -87,13 +87,13 @@ export class EvidenceReader {
     return reader;
   }
 
-  /** The tables, and each page of the outbox at the same moment, before it resolves. */
-  async table(onOutbox: (rows: readonly OutboxRow[]) => void): Promise<ChainTable> {
+  /** The tables; and, before it resolves, each page of the outbox, all of the same moment. */
+  async table(onOutbox: (rows: readonly OutboxRow[]) => void | Promise<void>): Promise<ChainTable> {
     await this.#query(SNAPSHOT);
     const [row] = await this.#query(TABLE);
     for (let after = { writer: '', count: 0 }; ; ) {
       const rows = (await this.#query(OUTBOX, [after.writer, after.count])).map(outboxRowOf);
-      onOutbox(rows);
+      await onOutbox(rows);
       const last = rows.at(-1);
       if (last === undefined || rows.length < PAGE_ROWS) break;
       after = last;
