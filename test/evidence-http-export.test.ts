@@ -2,6 +2,7 @@
 import { type IncomingMessage, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { type Clock, systemClock } from '../src/runtime/clock.js';
 import { failure } from '../src/runtime/failure.js';
 import { ChainBuilder } from './fixtures/evidence-chains.js';
 import { call } from './fixtures/http-client.js';
@@ -123,6 +124,22 @@ t.test('nothing more is read for a client that went away', async (t) => {
   const snapshot = (): number => front.server.snapshot().inFlight;
   await until(() => snapshot() === 0);
   t.ok((await settledPages(front)) <= before + 1);
+});
+
+t.test('a client that takes nothing for ten seconds is given up', async (t) => {
+  let addedMs = 0;
+  const clock: Clock = {
+    ...systemClock,
+    monotonicMs: () => systemClock.monotonicMs() + addedMs,
+  };
+  const front = await open(t, { audit: longChain(100_000), clock });
+  await unreadExport(t, front);
+  await settledPages(front);
+  addedMs = 9_000;
+  await settledPages(front);
+  t.equal(front.server.snapshot().inFlight, 1, 'not before');
+  addedMs = 10_500;
+  await until(() => front.server.snapshot().inFlight === 0, 2_000);
 });
 
 t.test('an export that is under way when the server drains is cut, visibly', async (t) => {

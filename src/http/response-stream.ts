@@ -12,8 +12,11 @@ import type { Clock } from '../runtime/clock.js';
 const PIECE_BYTES = 32 * 1024;
 /** How often a client that takes nothing is looked at: whether to go on waiting. */
 const LOOK_MS = 250;
-/** A client that takes nothing for so long keeps a place from one that would. */
-const STALL_MAX_MS = 30_000;
+/**
+ * A client that takes nothing for so long keeps a place from one that would. Before the library
+ * loses patience, which it does after some twelve seconds without a word about it.
+ */
+const STALL_MAX_MS = 10_000;
 
 /** One answer; whoever made it has written the head. */
 export class ResponseStream {
