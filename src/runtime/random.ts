@@ -9,11 +9,25 @@ export interface Random {
   fraction(): number;
 }
 
+/** Ids and marks take 8 or 16: a call of the system for each would cost more than the rest of it. */
+const POOL_BYTES = 4_096;
+/** Longer ones are secrets, which are rare and are never drawn ahead. */
+const POOLED_BYTES_MAX = 16;
+let pool: Buffer = Buffer.alloc(0);
+
 /** The system's own sources, for everything but simulations and seeded tests. */
 export const systemRandom: Random = {
-  bytes: (count) => randomBytes(count),
+  bytes: (count) => (count <= POOLED_BYTES_MAX ? drawn(count) : randomBytes(count)),
   fraction: () => Math.random(),
 };
+
+/** Each byte is given out once, and nothing of the pool is shared with whoever gets it. */
+function drawn(count: number): Uint8Array {
+  if (pool.length < count) pool = randomBytes(POOL_BYTES);
+  const bytes = Uint8Array.prototype.slice.call(pool, 0, count);
+  pool = pool.subarray(count);
+  return bytes;
+}
 
 /**
  * A reproducible source for simulations and seeded tests (mulberry32): the same seed gives the same
