@@ -7,13 +7,12 @@ import type { JsonObject } from '../../evidence/canonical-json.js';
 import { CodedError, isFailure } from '../../runtime/failure.js';
 import { HttpProblem } from '../problem-details.js';
 import { adminName, askingProblems, defineRoute, type Route, type RouteCaller } from '../route.js';
-import { fields, jsonObject, name, opaque, time, timeText } from '../schema.js';
+import { fields, jsonObject, name, time, timeText } from '../schema.js';
 
 /** Attributes and context together stay below what evidence can hold. */
 const DECISION_BYTES_MAX = 256 * 1024;
-const REF_LENGTH_MAX = 64;
 
-const byRef = fields({ ref: opaque(REF_LENGTH_MAX, 'The decision’s ref.') });
+const byRef = fields({ ref: name('The decision’s ref.') });
 const DECISIONS = enums(['allow', 'deny', 'needs_approval']);
 const approvalShape = fields({
   status: enums(['pending', 'approved', 'denied', 'redeemed', 'expired']),
@@ -31,7 +30,7 @@ const requestShape = fields({
     attrs: optional(jsonObject('What the caller knows of it; `halos.yaml` wins over it.')),
   }),
   context: optional(jsonObject('What policies may look at; `caller` in it is the server’s.')),
-  approval: optional(opaque(REF_LENGTH_MAX, 'The ref of an approved decision, to redeem it.')),
+  approval: optional(name('The ref of an approved decision, to redeem it.')),
 });
 
 const makeDecision = defineRoute({
