@@ -32,12 +32,12 @@ function longChain(records: number): (asked: Asked) => { answer: unknown } {
     const { afterSeq, limit } = payload as { afterSeq: number; limit: number };
     const count = Math.min(limit, records - afterSeq);
     const page = Array.from({ length: count }, (_, index) => record(afterSeq + 1 + index));
-    return { answer: { records: page, head: { seq: records, hash: 'h' }, verifiedUpTo: -1 } };
+    return { answer: page };
   };
 }
 
 function pagesAsked(front: Front): number {
-  return front.audit.asked.filter(({ kind }) => kind === 'page').length;
+  return front.audit.asked.filter(({ kind }) => kind === 'records').length;
 }
 
 /** A client that reads nothing until it is told to. */
@@ -164,7 +164,7 @@ t.test('a client library reports a cut export as an error', async (t) => {
   const chain = longChain(100_000);
   const front = await open(t, {
     audit: (asked) =>
-      asked.kind === 'page' && (asked.payload as { afterSeq: number }).afterSeq > 200
+      asked.kind === 'records' && (asked.payload as { afterSeq: number }).afterSeq > 200
         ? { answer: failure('store_unavailable') }
         : chain(asked),
   });

@@ -41,6 +41,7 @@ import type {
   AuditWrites,
   EvidenceName,
   ReadAudit,
+  ReadRecords,
   RotateKey,
   TailAudit,
 } from './messages.js';
@@ -152,6 +153,10 @@ class AuditChainer implements ActorHandlers {
         return find(this.chain, payload as EvidenceName);
       case 'page':
         return this.withVerified(readPage(this.chain, payload as ReadAudit));
+      case 'records': {
+        const { afterSeq, limit } = payload as ReadRecords;
+        return this.chain.page(afterSeq, limit);
+      }
       case 'tail':
         return this.withVerified(readTail(this.chain, payload as TailAudit));
       default:

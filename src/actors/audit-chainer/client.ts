@@ -8,6 +8,7 @@ import type {
   AuditWrites,
   EvidenceName,
   ReadAudit,
+  ReadRecords,
   RotateKey,
   TailAudit,
 } from './messages.js';
@@ -28,6 +29,11 @@ export class AuditClient {
 
   page(input: ReadAudit): Promise<AuditPage> {
     return this.value('page', input);
+  }
+
+  /** The records after a number, in their order: for whoever reads all of them. */
+  records(input: ReadRecords): Promise<readonly ChainedRecord[]> {
+    return this.value('records', input);
   }
 
   tail(input: TailAudit): Promise<AuditPage> {

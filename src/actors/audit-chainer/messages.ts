@@ -31,6 +31,9 @@ export interface ReadAudit {
   readonly kind?: string;
 }
 
+/** Records as they are, for an export: nothing is verified for it, nor asked beside it. */
+export type ReadRecords = Omit<ReadAudit, 'kind'>;
+
 /** The newest records, newest first. */
 export interface TailAudit {
   readonly limit: number;
@@ -54,6 +57,7 @@ export type EvidenceName = { readonly seq: number } | { readonly ref: string };
 export interface AuditReads {
   find: { payload: EvidenceName; answer: FoundEvidence | null };
   page: { payload: ReadAudit; answer: AuditPage };
+  records: { payload: ReadRecords; answer: readonly ChainedRecord[] };
   tail: { payload: TailAudit; answer: AuditPage };
 }
 
