@@ -38,4 +38,6 @@ export interface CommandSpec {
   readonly tokenHelp?: string;
   /** Checks the words and options first; what it returns then asks the server. */
   readonly prepare: (call: Call) => (api: Api, output: Output) => Promise<Shown | undefined>;
+  /** What it does instead where no server is to be asked; undefined: one is. */
+  readonly offline?: (call: Call) => (() => Promise<Shown>) | undefined;
 }

@@ -1,5 +1,6 @@
 /** The commands of `halo`, their options and exit codes. */
 import { Command, CommanderError } from 'commander';
+import { keepProcessAlive } from '../../runtime/keep-alive.js';
 import { applyConsole, type Console, printable } from '../console.js';
 import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, exitCodeOf, UsageError } from '../exit-codes.js';
 import { declareVerify } from '../halo-verify/program.js';
@@ -15,6 +16,7 @@ import { packageVersion } from '../version.js';
 import { Api, ApiError, type ApiOptions } from './api.js';
 import { AUDIT_COMMANDS } from './audit-commands.js';
 import type { CommandSpec, Output, Shown } from './command.js';
+import { DECISION_COMMANDS } from './decision-commands.js';
 import {
   listDevices,
   mintEnrollmentToken,
@@ -24,6 +26,7 @@ import {
 } from './devices.js';
 import { GATEWAY_COMMANDS } from './gateway-commands.js';
 import { KILL_LIST_COMMANDS } from './kill-list-commands.js';
+import { POLICY_COMMANDS } from './policy-commands.js';
 import { showStatus } from './status.js';
 
 /** Where `halo-server serve --dev` listens and keeps its token. */
@@ -170,6 +173,12 @@ function buildProgram(console: Console, end: End): Command {
     .description('list, create, rotate, remove and watch gateways')
     .copyInheritedSettings(program);
   for (const spec of GATEWAY_COMMANDS) addCommand(gateway, spec, console, end);
+  for (const spec of DECISION_COMMANDS) addCommand(program, spec, console, end);
+  const policy = program
+    .command('policy')
+    .description('check policies before a server sees them')
+    .copyInheritedSettings(program);
+  for (const spec of POLICY_COMMANDS) addCommand(policy, spec, console, end);
   addAudit(program, console, end);
   return program;
 }
@@ -196,19 +205,36 @@ function addCommand(parent: Command, spec: CommandSpec, console: Console, end: E
   command.action(async () => {
     const common = gatherOptions(command, COMMON_OPTIONS, console.environment);
     const given = gatherOptions(command, spec.options ?? [], {});
+    const isJson = common.on('json');
+    const show = ({ value, text }: Shown): void =>
+      console.out(isJson ? `${JSON.stringify(value)}\n` : text);
+    const offline = spec.offline?.({ words: command.args, given });
+    if (offline !== undefined) {
+      const shown = await whileAlive(offline);
+      show(shown);
+      if (shown.hasFailed === true) end.exitCode = EXIT_FAILED;
+      return;
+    }
     const ask = spec.prepare({ words: command.args, given });
     const options = readApiOptions(common);
     const api = await Api.open(options);
     if (await othersCanRead(options.tokenFile)) {
       console.err(`halo: others can read ${options.tokenFile}: chmod 600 it\n`);
     }
-    const isJson = common.on('json');
-    const show = ({ value, text }: Shown): void =>
-      console.out(isJson ? `${JSON.stringify(value)}\n` : text);
     const shown = await ask(api, outputTo(console, isJson, show));
     if (shown) show(shown);
     if (shown?.hasFailed === true) end.exitCode = EXIT_FAILED;
   });
+}
+
+/** Timers and ports of the parts that it starts keep no process alive. */
+async function whileAlive<T>(work: () => Promise<T>): Promise<T> {
+  const letGo = keepProcessAlive();
+  try {
+    return await work();
+  } finally {
+    letGo();
+  }
 }
 
 function outputTo(console: Console, isJson: boolean, show: Output['show']): Output {
