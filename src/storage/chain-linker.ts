@@ -81,7 +81,11 @@ export function pooledLinker(options: LinkerOptions, sign: SignHashes): ChainLin
     if (first === undefined) return [];
     const hashes = records.map(({ hash }) => hash);
     const signatures = await sign(signing(options, first).id, hashes);
-    return records.map((record, at) => sealRecord(record, signatures[at] ?? new Uint8Array()));
+    return records.map((record, at) => {
+      const signature = signatures[at];
+      if (signature === undefined) throw new RangeError(`Record ${record.seq} was not signed.`);
+      return sealRecord(record, signature);
+    });
   };
   return {
     link: async (tail, events) => seal(linked(options, tail, events)),
