@@ -401,6 +401,25 @@ function registerReading(backend: ContractBackend): void {
     }
   });
 
+  t.test(`${name}: an event is found at every moment of its way into the chain`, async (t) => {
+    const { store, another } = await open(t, backend);
+    const { evidence } = await another();
+    const refs = await record(store, ...numbered(60));
+    let isSettled = false;
+    let missed = 0;
+    const looking = [0, 1, 2, 3].map(async (n) => {
+      for (let at = n; !isSettled; at += 1) {
+        const found = await evidence.find(refs[at % refs.length] ?? '');
+        if (found === undefined) missed += 1;
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    });
+    for (let left = refs.length; left > 0; left -= 1) await store.evidence.drain(1);
+    isSettled = true;
+    await Promise.all(looking);
+    t.equal(missed, 0);
+  });
+
   t.test(`${name}: a store that is closed answers nothing about evidence`, async (t) => {
     const { another } = await open(t, backend);
     const closed = await another();
