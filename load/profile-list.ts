@@ -87,6 +87,16 @@ export const PROFILES = [
   },
   {
     ...ONE_ROUND,
+    name: 'decisions',
+    summary: 'decisions over two replicas, at a steady rate and as fast as they come; all chained',
+    backend: 'postgres',
+    replicas: 2,
+    rate: 1_000,
+    durationSeconds: 15,
+    devices: 0,
+  },
+  {
+    ...ONE_ROUND,
     name: 'enqueue',
     summary: 'evidence made durable by one lane, beside one INSERT per transaction',
     backend: 'postgres',

@@ -97,6 +97,16 @@ const COLUMNS: Readonly<Record<Profile, readonly RecordColumn[]>> = {
     ['MB more', fact('rssMoreMb')],
     ['machine’s cores', fact('machineCoresWith')],
   ],
+  decisions: [
+    ['p50 ms', kind('all', 'p50Ms')],
+    ['p95 ms', kind('all', 'p95Ms')],
+    ['p99 ms', kind('all', 'p99Ms')],
+    ['saturated/s', fact('saturatedPerSecond')],
+    ['its p99 ms', fact('saturatedP99Ms')],
+    ['CPU µs', fact('serverCpuUs')],
+    ['db µs', fact('databaseCpuUs')],
+    ['chained after ms', fact('chainedAfterMs')],
+  ],
   enqueue: [
     ['durable/s', fact('lanePerSecond')],
     ['p50 ms', fact('laneP50Ms')],

@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { type LoadOptions, parseLoadOptions } from './options.js';
 import type { Profile } from './profile-list.js';
 import { runChainDrain } from './profiles/chain-drain.js';
+import { runDecisions } from './profiles/decisions.js';
 import { runDeviceAuth } from './profiles/device-auth.js';
 import { runDeviceAuthChurn } from './profiles/device-auth-churn.js';
 import { runDeviceScale } from './profiles/device-scale.js';
@@ -31,6 +32,7 @@ const RUNS: Readonly<Record<Profile, RunProfile>> = {
   'kill-fanout': runKillFanout,
   'reconnect-storm': runReconnectStorm,
   'idle-streams': runIdleStreams,
+  decisions: runDecisions,
   enqueue: runEnqueue,
   'chain-drain': runChainDrain,
 };

@@ -1,7 +1,7 @@
 /** Cedar texts: taken apart into policies with their places, and checked against the schema. */
 
 import type { DetailedError, PolicyJson } from '@cedar-policy/cedar-wasm/nodejs';
-import cedar from '@cedar-policy/cedar-wasm/nodejs';
+import { cedar } from './cedar.js';
 import { type PolicyFile, type PolicyIssue, type PolicyIssueCode, placeOf } from './issue.js';
 
 export const SCHEMA_FILE = 'schema.cedarschema';

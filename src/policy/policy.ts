@@ -4,8 +4,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { EntityJson, SchemaJson } from '@cedar-policy/cedar-wasm/nodejs';
-import cedar from '@cedar-policy/cedar-wasm/nodejs';
 import type { JsonObject } from '../evidence/canonical-json.js';
+import { cedar } from './cedar.js';
 import { checkAgainstSchema, POLICY_FILE, readPolicies, SCHEMA_FILE } from './cedar-source.js';
 import {
   type DeclaredEntity,
