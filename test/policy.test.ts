@@ -61,6 +61,27 @@ t.test(
   },
 );
 
+t.test('actions of a namespace are found by their ids, or by their full names', async (t) => {
+  const schema = `namespace Acme {
+  entity Agent; entity Tool;
+  action call appliesTo {
+    principal: [Agent], resource: [Tool], context: { caller: { type: String, id: String } }
+  };
+}`;
+  const permit = `@id("ok") permit (principal is Acme::Agent, action == Acme::Action::"call", resource)
+when { context.caller.type == "gateway" };`;
+  const files = { 'schema.cedarschema': schema, 'agents.cedar': permit, 'halos.yaml': undefined };
+  const policy = accepted(files);
+  const principal = { type: 'Acme::Agent', id: 'a' };
+  const resource = { type: 'Acme::Tool', id: 't' };
+  for (const action of ['call', 'Acme::Action::"call"']) {
+    t.equal(policy.decide({ principal, action, resource }, gateway).decision, 'allow', action);
+  }
+  for (const action of ['Action::"call"', 'other', '']) {
+    t.equal(policy.decide({ principal, action, resource }, gateway).decision, 'deny', action);
+  }
+});
+
 t.test('who asks is the server’s to say', async (t) => {
   const policy = accepted();
   const context = { env: 'prod', caller: { type: 'gateway', id: 'mine' } };

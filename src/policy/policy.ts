@@ -22,7 +22,7 @@ import { needsApproval, securityIssues } from './security-checks.js';
 /** What is to be decided. */
 export interface PolicyRequest {
   readonly principal: EntityUid;
-  /** The id of an action; its type is always `Action`. */
+  /** The id of an action; `Namespace::Action::"id"` where several namespaces have that id. */
   readonly action: string;
   readonly resource: EntityUid & { readonly attrs?: JsonObject };
   readonly context?: JsonObject;
@@ -61,8 +61,10 @@ export type PolicyOutcome =
       readonly issues: readonly PolicyIssue[];
     };
 
-/** The type of all actions. */
+/** The type of all actions, behind its namespace. */
 const ACTION_TYPE = 'Action';
+/** An action with its type, where several namespaces have one of that id. */
+const FULL_ACTION = /^((?:[A-Za-z_]\w*::)*Action)::"(.+)"$/s;
 /** What the library says of a request that does not fit the schema, in characters. */
 const REASON_MAX = 512;
 /** Preparsed sets stay in the library: the one in force, and its successor. */
@@ -125,9 +127,11 @@ function missing(file: string, message: string): PolicyIssue {
   return { severity: 'error', code: 'file_invalid', file, line: 1, column: 1, message };
 }
 
-/** Which actions let policies see who asks. */
+/** Which type an action has, and whether it lets policies see who asks. */
 class ActionContexts {
   private readonly withCaller = new Set<string>();
+  /** By id; undefined for one that several namespaces have. */
+  private readonly types = new Map<string, string | undefined>();
 
   constructor(schema: PolicyFile, issues: PolicyIssue[]) {
     const parsed = cedar.schemaToJsonWithResolvedTypes(schema.text);
@@ -135,12 +139,15 @@ class ActionContexts {
       issues.push(missing(schema.name, parsed.errors[0]?.message ?? 'it cannot be read'));
       return;
     }
-    for (const { actions } of Object.values(parsed.json satisfies SchemaJson<string>)) {
+    const namespaces = Object.entries(parsed.json satisfies SchemaJson<string>);
+    for (const [namespace, { actions }] of namespaces) {
+      const type = namespace === '' ? ACTION_TYPE : `${namespace}::${ACTION_TYPE}`;
       for (const [name, { appliesTo }] of Object.entries(actions)) {
+        this.types.set(name, this.types.has(name) ? undefined : type);
         const context = appliesTo?.context as ContextType | undefined;
         const caller = context?.attributes?.['caller'];
         if (caller === undefined) continue;
-        this.withCaller.add(name);
+        this.withCaller.add(`${type}::${name}`);
         const { type: callerType, id } = caller.attributes ?? {};
         if (callerType?.type === 'String' && id?.type === 'String') continue;
         const message = `${name} declares context.caller otherwise than {type: String, id: String}`;
@@ -149,8 +156,15 @@ class ActionContexts {
     }
   }
 
-  hasCaller(action: string): boolean {
-    return this.withCaller.has(action);
+  /** An unknown action keeps its id: the schema refuses it. */
+  resolve(action: string): EntityUid {
+    const [, type, id] = FULL_ACTION.exec(action) ?? [];
+    if (type !== undefined && id !== undefined) return { type, id };
+    return { type: this.types.get(action) ?? ACTION_TYPE, id: action };
+  }
+
+  hasCaller({ type, id }: EntityUid): boolean {
+    return this.withCaller.has(`${type}::${id}`);
   }
 }
 
@@ -182,13 +196,14 @@ class CedarPolicy implements Policy {
   }
 
   decide(request: PolicyRequest, caller: PolicyCaller): PolicyVerdict {
-    const { principal, action, resource } = request;
+    const { principal, resource } = request;
     const { slot, actions, approvals } = this.parts;
+    const action = actions.resolve(request.action);
     const context = { ...request.context };
     delete context['caller'];
     const answer = cedar.statefulIsAuthorized({
       principal: { type: principal.type, id: principal.id },
-      action: { type: ACTION_TYPE, id: action },
+      action: { type: action.type, id: action.id },
       resource: { type: resource.type, id: resource.id },
       context: (actions.hasCaller(action)
         ? { ...context, caller: { type: caller.type, id: caller.id } }
