@@ -102,8 +102,8 @@ export const PROFILES = [
     backend: 'postgres',
     replicas: 1,
     connections: 256,
-    durationSeconds: 9,
-    rounds: 3,
+    durationSeconds: 10,
+    rounds: 5,
     devices: 0,
   },
   {
@@ -113,8 +113,8 @@ export const PROFILES = [
     backend: 'postgres',
     replicas: 1,
     connections: 16,
-    durationSeconds: 9,
-    rounds: 3,
+    durationSeconds: 10,
+    rounds: 5,
     devices: 0,
   },
 ] as const satisfies readonly ProfileEntry[];

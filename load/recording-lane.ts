@@ -6,31 +6,24 @@ import type { WriteAsk } from '../src/runtime/actor.js';
 import { ActorHost } from '../src/runtime/actor-host.js';
 import { askForValue } from '../src/runtime/ask.js';
 import type { EvidenceEvent } from '../src/storage/evidence-store.js';
-import type { Position } from '../src/storage/store.js';
-import { type EvidenceOnPostgres, environment } from './evidence-on-postgres.js';
+import type { Position, Store } from '../src/storage/store.js';
+import { environment } from './evidence-on-postgres.js';
 
 const ACTOR = 'recording';
 
 /** A lane in this process. */
 export interface RecordingLane {
   /** Resolves with the ref once the event is durable. */
-  record(ordinal: number): Promise<string>;
+  record(event: EvidenceEvent): Promise<string>;
   close(): Promise<void>;
 }
 
 /** Opens the actor. */
-export async function openRecordingLane({
-  store,
-  event,
-}: Pick<EvidenceOnPostgres, 'store' | 'event'>): Promise<RecordingLane> {
+export async function openRecordingLane(store: Store): Promise<RecordingLane> {
   let position: Position = { epoch: '', serverStart: '', cursors: {} };
   const commit = async (batch: readonly WriteAsk[]): Promise<string[]> => {
-    let evidence: EvidenceEvent[] = [];
-    const committed = await store.commit({ streams: [], position }, () => {
-      evidence = batch.map(({ payload }) => event(payload as number));
-      return { evidence };
-    });
-    ({ position } = committed);
+    const evidence = batch.map(({ payload }) => payload as EvidenceEvent);
+    ({ position } = await store.commit({ streams: [], position }, () => ({ evidence })));
     return evidence.map(({ ref }) => ref);
   };
   const definition = {
@@ -51,7 +44,7 @@ export async function openRecordingLane({
   await host.open();
   const ref = host.localRef(ACTOR);
   return {
-    record: (ordinal) => askForValue<string>(ref, 'record', ordinal),
+    record: (event) => askForValue<string>(ref, 'record', event),
     close: () => host.close(),
   };
 }

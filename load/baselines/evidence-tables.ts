@@ -45,6 +45,8 @@ export async function openEvidenceTables(
 ): Promise<EvidenceTables> {
   const connectionString = readFileSync(await databases.create(name), 'utf8').trim();
   const pool = new pg.Pool({ connectionString, max: connections });
+  // The server may end one that is idle, at the end of the run, before it has said good-bye.
+  pool.on('error', () => undefined);
   context.onEnd(() => pool.end());
   await pool.query(TABLES);
   return {

@@ -21,7 +21,7 @@ export async function runEnqueue(options: LoadOptions, context: RunContext): Pro
   // A chain without a record could not be verified.
   await fillOutbox(halos, 1, 1);
   await halos.store.evidence.drain(1);
-  const lane = await openRecordingLane(halos);
+  const lane = await openRecordingLane(halos.store);
   context.onEnd(() => lane.close());
   const key = parseKeyring(pem).current;
   const pooled = await openEvidenceTables(context, databases, key, POOL, 'pooled');
@@ -34,7 +34,7 @@ export async function runEnqueue(options: LoadOptions, context: RunContext): Pro
   let recorded = 0;
   const targets = {
     lane: async () => {
-      await lane.record(next());
+      await lane.record(event(next()));
       recorded += 1;
     },
     pooled: () => pooled.insert(event(next())),
