@@ -1,6 +1,6 @@
 /**
  * How fast evidence becomes durable: many units of one event each at the same time, committed
- * together as an actor's lane does, beside one `INSERT` per transaction by as many clients on the
+ * together as the lanes of two actors do, beside one `INSERT` per transaction by as many clients on the
  * same PostgreSQL. In one process, since what is asked is what a thread of a server can take.
  */
 import { parseKeyring } from '../../src/evidence/keyring.js';
@@ -21,8 +21,10 @@ export async function runEnqueue(options: LoadOptions, context: RunContext): Pro
   // A chain without a record could not be verified.
   await fillOutbox(halos, 1, 1);
   await halos.store.evidence.drain(1);
-  const lane = await openRecordingLane(halos.store);
-  context.onEnd(() => lane.close());
+  const lanes = await Promise.all(
+    Array.from({ length: LANES }, () => openRecordingLane(halos.store)),
+  );
+  context.onEnd(async () => void (await Promise.all(lanes.map((lane) => lane.close()))));
   const key = parseKeyring(pem).current;
   const pooled = await openEvidenceTables(context, databases, key, POOL, 'pooled');
   const direct = await openEvidenceTables(context, databases, key, clients, 'direct');
@@ -33,8 +35,8 @@ export async function runEnqueue(options: LoadOptions, context: RunContext): Pro
   };
   let recorded = 0;
   const targets = {
-    lane: async () => {
-      await lane.record(event(next()));
+    lane: async (client: number) => {
+      await lanes[client % LANES]?.record(event(next()));
       recorded += 1;
     },
     pooled: () => pooled.insert(event(next())),
@@ -63,6 +65,8 @@ export async function runEnqueue(options: LoadOptions, context: RunContext): Pro
   return reportOf(options, context, databases, { facts, verdicts });
 }
 
+/** As two actors of one thread have: while one waits for its commit, the other goes on. */
+const LANES = 2;
 /** What most would give a service; the other baseline has a connection for each client. */
 const POOL = 16;
 
