@@ -136,6 +136,19 @@ t.test('an overload is offered, and what came of it is reported', async (t) => {
   t.ok(facts['revocations']! > 0 && facts['rssPeakMb']! >= facts['rssBeforeMb']!);
 });
 
+t.test('evidence is enqueued and chained, and the chain verifies', async (t) => {
+  const directory = folder(t);
+  const json = join(directory, 'report.json');
+  const enqueued = await run(directory, 'enqueue', '--duration', '1', '--json', json);
+  t.equal(enqueued.code, 0, enqueued.stdout + enqueued.stderr);
+  t.ok(reportOf(json).facts['lanePerSecond']! > 100);
+  const drained = await run(directory, 'chain-drain', '--duration', '1', '--json', json);
+  t.equal(drained.code, 0, drained.stdout + drained.stderr);
+  const { facts, verdicts } = reportOf(json);
+  t.ok(facts['drainedPerSecond']! > 100 && facts['headLockPerSecond']! > 10);
+  t.ok(verdicts.some(({ what, met }) => what === 'chains that do not verify' && met));
+});
+
 t.test('streams that are idle, and streams that come back, are measured', async (t) => {
   const directory = folder(t);
   const json = join(directory, 'report.json');

@@ -187,8 +187,8 @@ t.test('a head that is missing, or leads to another record, is never written beh
     'no newest record': 'DELETE FROM halo_audit WHERE seq = 1',
     'no record 0': 'DELETE FROM halo_audit WHERE seq = 0',
     'a record that is none': "UPDATE halo_audit SET record = 'none' WHERE seq = 1",
-    'a record of another place':
-      'UPDATE halo_audit SET record = (SELECT record FROM kept.halo_audit WHERE seq = 0) WHERE seq = 1',
+    'a record of another place': `UPDATE halo_audit a SET record = k.record
+      FROM kept.halo_audit k WHERE k.seq = 0 AND a.seq = 1`,
   };
   for (const [name, sql] of Object.entries(damages)) {
     await one.database.sql(sql);

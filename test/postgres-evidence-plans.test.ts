@@ -28,7 +28,8 @@ async function lengthen({ database }: EvidenceDatabase): Promise<void> {
     INSERT INTO halo_audit (seq, ref, prev_hash, hash, record)
     SELECT 1000 + n, 'ev_' || n, 'prev ' || n, 'hash ' || n, repeat('x', 200)
     FROM generate_series(1, ${CHAIN_ROWS}) n;
-    INSERT INTO halo_evidence_writers SELECT 'w' || n, n FROM generate_series(1, ${WRITER_ROWS}) n`);
+    INSERT INTO halo_evidence_writers
+    SELECT 'w' || n, n FROM generate_series(1, ${WRITER_ROWS}) n`);
   await database.sql('ANALYZE');
 }
 

@@ -1,7 +1,7 @@
 /**
  * How fast evidence becomes durable: many units of one event each at the same time, committed
- * together as the lanes of two actors do, beside one `INSERT` per transaction by as many clients on the
- * same PostgreSQL. In one process, since what is asked is what a thread of a server can take.
+ * together as the lanes of two actors do, beside one `INSERT` per transaction by as many clients on
+ * the same PostgreSQL. In one process, since what is asked is what a thread of a server can take.
  */
 import { parseKeyring } from '../../src/evidence/keyring.js';
 import { openEvidenceTables } from '../baselines/evidence-tables.js';

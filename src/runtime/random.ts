@@ -9,7 +9,7 @@ export interface Random {
   fraction(): number;
 }
 
-/** Ids and marks take 8 or 16: a call of the system for each would cost more than the rest of it. */
+/** Ids and marks take 8 or 16: a call of the system for each costs more than the rest of it. */
 const POOL_BYTES = 4_096;
 /** Longer ones are secrets, which are rare and are never drawn ahead. */
 const POOLED_BYTES_MAX = 16;

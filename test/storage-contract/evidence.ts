@@ -287,7 +287,7 @@ function registerStatements(backend: ContractBackend): void {
   });
 }
 
-/** `busy`, or an append that found the head locked for too long, is tried again by whoever asked. */
+/** An append that found the head locked for too long is tried again by whoever asked. */
 async function insisting<T>(attempt: () => Promise<T>, done: (result: T) => boolean): Promise<T> {
   for (;;) {
     try {
