@@ -1,8 +1,8 @@
 /**
  * The tables of evidence as an auditor reads them: on one connection, without the writer's code,
  * and page by page, so that a long chain needs little memory. Head, outbox and the newest number
- * are of one moment; the chain up to there never changes, so that its pages need no snapshot that would
- * keep the database from cleaning up behind everybody else.
+ * are of one moment; the chain up to there never changes, so that its pages need no snapshot that
+ * would keep the database from cleaning up behind everybody else.
  */
 import pg from 'pg';
 import { clientConfig, type DatabaseAccess } from './connection.js';
