@@ -47,7 +47,7 @@ function blocksOf(heading: string): { commands: string[]; printed: string[] } {
 function shape(text: string): string {
   return text
     .replaceAll('\r', '')
-    .replaceAll(/\b(dev|gw)_[0-9a-f-]{36}/g, '$1_ID')
+    .replaceAll(/\b(dev|gw|ev)_[0-9a-f-]{36}/g, '$1_ID')
     .replaceAll(/\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:[\d.]+Z)?/g, 'TIME')
     .replaceAll(/(Date: ).*/g, '$1TIME')
     .replaceAll(/\b[0-9a-f]{12}-[0-9a-z]+\b/g, 'REQUEST')
@@ -90,6 +90,25 @@ async function stop({ child }: Started): Promise<number | null> {
   await exit;
   return child.exitCode;
 }
+
+t.test('the policy of the page is accepted, decides, and its decisions are proved', async (t) => {
+  const cwd = t.testdir({});
+  const env = withNpx();
+  const { commands, printed } = blocksOf('Decisions, and their proof');
+  const [policy = '', asking = '', proving = ''] = commands;
+  const checked = await run('sh', ['-ec', policy], { cwd, env });
+  t.equal(checked.stdout, printed[0], 'the digest of the page is that of its policy');
+  const program = join(COMPILED, 'src/cli/halo-server.js');
+  const listen = ['--listen', '127.0.0.1:0'];
+  const args = ['node', program, 'serve', '--dev', ...listen, '--policy-dir', 'policy'];
+  const server = await start(t, args, cwd, 'Stop with Ctrl-C');
+  const url = /address: +(\S+)/.exec(server.said)?.[1] ?? '';
+  const asked = await run('sh', ['-ec', asking], { cwd, env: { ...env, HALO_URL: url } });
+  t.equal(shape(asked.stdout), shape(printed[1] ?? ''));
+  const proved = await run('sh', ['-ec', proving], { cwd, env: { ...env, HALO_URL: url } });
+  t.match(proved.stdout, /decision\.made[\s\S]*verified\nrecords +\d+/);
+  t.equal(await stop(server), 0);
+});
 
 t.test(
   'the first session and the command line print what the page says',

@@ -26,7 +26,7 @@ const SHARED: ReadonlyArray<readonly [heading: string, name: string]> = [
   ['RESTARTS', 'restarts'],
 ];
 /** The same for all and told above the table, or of use only to programs. */
-const OMITTED = new Set(['epoch', 'cursors', 'replayedRecords']);
+const OMITTED = new Set(['epoch', 'cursors', 'replayedRecords', 'digest']);
 
 /** A line for each actor: what all have in columns, and what only it has as `name value` pairs. */
 function actorsText(rows: readonly Row[]): string {
@@ -44,8 +44,9 @@ function actorsText(rows: readonly Row[]): string {
   return `\n${tableText([...columns, { heading: 'MORE', value: ofItsOwn }], rows)}`;
 }
 
-/** Counts by kind of which none has happened: they would only make the line too long. */
+/** What tells of nothing, such as counts of which none has happened, only makes the line long. */
 function isAllZero(fact: unknown): boolean {
+  if (fact === '' || (Array.isArray(fact) && fact.length === 0)) return true;
   return isRecord(fact) && Object.values(fact).every((count) => count === 0);
 }
 
