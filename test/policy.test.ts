@@ -68,7 +68,8 @@ t.test('actions of a namespace are found by their ids, or by their full names', 
     principal: [Agent], resource: [Tool], context: { caller: { type: String, id: String } }
   };
 }`;
-  const permit = `@id("ok") permit (principal is Acme::Agent, action == Acme::Action::"call", resource)
+  const permit = `@id("ok")
+permit (principal is Acme::Agent, action == Acme::Action::"call", resource)
 when { context.caller.type == "gateway" };`;
   const files = { 'schema.cedarschema': schema, 'agents.cedar': permit, 'halos.yaml': undefined };
   const policy = accepted(files);
