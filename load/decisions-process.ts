@@ -3,6 +3,7 @@
  * fifth of the requests needs a person. Each answer is judged, and its ref kept: what was answered
  * has to be in the chain afterwards.
  */
+import { setTimeout as wait } from 'node:timers/promises';
 import { type HttpAnswer, HttpConnections } from './http-connections.js';
 import { serveJobs } from './job-process.js';
 import { type KindSamples, KindTally } from './kind-tally.js';
@@ -93,6 +94,7 @@ class Asker {
     } else {
       this.untilMs = nowMs() + durationMs;
       for (let n = 0; n < this.job.connections; n += 1) this.send(nowMs());
+      await wait(durationMs);
     }
     await allAnswered(() => this.out);
   }
