@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { runHaloVerify } from '../src/cli/halo-verify/program.js';
-import { KIND_CHECKPOINT, KIND_KEY_ROTATED } from '../src/evidence/format.js';
+import { EVENT_BYTES_MAX, KIND_CHECKPOINT, KIND_KEY_ROTATED } from '../src/evidence/format.js';
 import { parseKeyring } from '../src/evidence/keyring.js';
 import { systemClock } from '../src/runtime/clock.js';
 import { seededRandom } from '../src/runtime/random.js';
@@ -155,6 +155,40 @@ t.test('an export is proved by a stranger, without its server', async (t) => {
   t.match(await verifyFile(t, cut, one), { ok: false, status: 'incomplete' });
   const changed = text.replace('"n":"77"', '"n":"78"');
   t.match(await verifyFile(t, changed, one), { ok: false, firstBad: { check: 'hash' } });
+});
+
+t.test('the largest records there may be stop no export, and fill no answer', async (t) => {
+  const one = await server(t, 2);
+  const large = 'x'.repeat(EVENT_BYTES_MAX - 1_000);
+  for (let count = 0; count < 9; count += 1) await one.replica.record('test.large', { n: large });
+  await t.rejects(one.replica.record('test.too-large', { n: 'x'.repeat(EVENT_BYTES_MAX) }), {
+    code: 'evidence_too_large',
+  });
+  await until('all are chained', async () => {
+    return (await one.get('/api/v1/audit?tail=1')).json.head.seq === 12;
+  });
+  const seen: number[] = [];
+  for (let path = '/api/v1/audit'; path !== ''; ) {
+    const { json, text } = await one.get(path);
+    t.ok(text.length < 1_500_000, `${text.length} bytes`);
+    seen.push(...json.items.map(({ seq }: { seq: number }) => seq));
+    path = json.next === undefined ? '' : `/api/v1/audit?after=${json.next}`;
+  }
+  t.same(seen, [...Array(13).keys()]);
+  const { text } = await one.get('/api/v1/audit/export');
+  t.ok(text.length > 9 * large.length);
+  t.match(await verifyFile(t, text, one), { ok: true, records: 14 });
+});
+
+t.test('a record that is no JSON any more does not hide the others', async (t) => {
+  const one = await server(t, 4);
+  await one.database.sql(`UPDATE halo_audit SET record = 'cut' WHERE seq = 3`);
+  const { status, json } = await one.get('/api/v1/audit');
+  t.equal(status, 200);
+  t.equal(json.items.length, 6);
+  t.match(json.items[3], { seq: 3, ref: /^ev_/, damaged: true });
+  t.match((await one.get('/v1/evidence/by-ref/3')).json.record, { damaged: true });
+  t.ok(json.verified.upTo < 3, 'and is not verified');
 });
 
 t.test('an operator states checkpoints and rotates the key, under their own name', async (t) => {
