@@ -12,6 +12,7 @@ import t, { type Test } from 'tap';
 import { systemClock } from '../src/runtime/clock.js';
 import { systemRandom } from '../src/runtime/random.js';
 import type { DirectLinker } from '../src/storage/chain-linker.js';
+import { systemFileSystem } from '../src/storage/file/file-system.js';
 import type { Store } from '../src/storage/store.js';
 import { ChainVerifier } from '../src/verify/chain-verifier.js';
 import {
@@ -227,4 +228,43 @@ t.test('a directory that is opened without a key refuses evidence, and nothing e
   t.equal(await codeOf(() => record(store)), 'incompatible');
   await store.kv.put('k', 'v', null);
   t.equal((await store.kv.get(['k'])).size, 1);
+});
+
+t.test('a segment that cannot be synced ends all writing: the log is all there is', async (t) => {
+  const dataDir = t.testdir();
+  const segments = new Set<number>();
+  let failures = 0;
+  const fileSystem = {
+    ...systemFileSystem,
+    create: (path: string) => {
+      const descriptor = systemFileSystem.create(path);
+      if (path.includes('/chain/')) segments.add(descriptor);
+      return descriptor;
+    },
+    sync: (descriptor: number) => {
+      // Once: a second sync would say yes to bytes that the kernel has dropped.
+      if (segments.has(descriptor) && failures === 0) {
+        failures += 1;
+        throw new Error('EIO');
+      }
+      systemFileSystem.sync(descriptor);
+    },
+  };
+  const opened = open(dataDir, { fileSystem });
+  const store = opened.connect();
+  const refs: string[] = [];
+  for (let round = 0; round < 11; round += 1) {
+    const answered = await record(store, 1_000).catch(() => undefined);
+    if (answered === undefined) break;
+    refs.push(...answered);
+  }
+  t.equal(failures, 1, 'a full segment was to be synced');
+  t.equal(await codeOf(() => record(store)), 'store_unavailable');
+  t.equal(await codeOf(() => store.kv.put('k', 'v', null)), 'store_unavailable');
+  await opened.close();
+  const again = open(dataDir);
+  t.teardown(() => again.close());
+  const after = again.connect();
+  t.equal(await verified(after), 'verified');
+  t.equal((await after.evidence.head()).seq, refs.length, 'what was answered is there');
 });

@@ -45,8 +45,17 @@ export class ChainSegments {
   /** Durable in the log, and in no segment yet. */
   private behind: ChainedRecord[] = [];
   private isUnsynced = false;
+  private syncFailure: SyncFailure | undefined;
 
   constructor(private readonly options: ChainSegmentsOptions) {}
+
+  /**
+   * Set for good when a segment could not be synced: another sync may say yes to bytes that the
+   * kernel has dropped, and the log that still has them would be removed.
+   */
+  get failure(): SyncFailure | undefined {
+    return this.syncFailure;
+  }
 
   /** Throws `store_unavailable` while the segments cannot take what is chained. */
   requireRoom(): void {
@@ -65,6 +74,7 @@ export class ChainSegments {
     try {
       this.writeBehind();
     } catch (error) {
+      if (error instanceof SyncFailure) this.syncFailure = error;
       const message = 'A segment of the evidence chain cannot be written; the log has the record.';
       this.options.log.error({ error: String(error), waiting: this.behind.length }, message);
     }
@@ -100,6 +110,7 @@ export class ChainSegments {
   }
 
   private writeBehind(): void {
+    if (this.syncFailure !== undefined) throw this.syncFailure;
     while (this.behind.length > 0) {
       const open = this.segmentWithRoom(this.behind[0]?.seq ?? 0);
       let lines = '';
@@ -196,6 +207,7 @@ export class ChainLoad {
     if (this.tail.seq >= 0 && this.chainId === '') {
       throw this.differs(0, 'neither a segment nor a snapshot says how the chain began');
     }
+    if (this.chain.failure !== undefined) throw this.chain.failure;
     this.chain.tail = { ...this.tail, chainId: this.chainId };
     if (!this.isAppending && this.tail.seq >= 0) this.goOn(this.tail.seq + 1);
   }

@@ -172,6 +172,8 @@ export class GroupCommit {
     }
     for (const { evaluated, written } of decided) this.apply(evaluated, written);
     for (const { evaluated, written } of decided) evaluated.onDurable(written);
+    const { failure: segmentFailure } = this.state.chain;
+    if (segmentFailure !== undefined) this.syncFailed(segmentFailure);
     if (lines !== '') this.onFlushed();
   }
 
