@@ -230,7 +230,7 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
   private async commit(batch: readonly WriteAsk[]): Promise<unknown[]> {
     const { behaviour, store } = this;
     let answers: unknown[] = [];
-    let overlay: Overlay<T> | undefined;
+    let decided: Overlay<T> | undefined;
     const unit = {
       streams: behaviour.writes,
       position: this.known(),
@@ -238,19 +238,19 @@ export class StreamActor<State, T extends StoreTypes> implements ActorHandlers {
     };
     const committed = await store.commit(unit, (locked) => {
       this.applyAll(locked.records, locked.position);
-      const own = behaviour.overlay(this.state, locked);
-      overlay = own;
+      const overlay = behaviour.overlay(this.state, locked);
+      decided = overlay;
       answers = batch.map((ask) => {
         try {
-          return own.decide(ask.kind, ask.payload);
+          return overlay.decide(ask.kind, ask.payload);
         } catch (error) {
           if (error instanceof CodedError) return toFailure(error);
           throw error;
         }
       });
-      return own.changes();
+      return overlay.changes();
     });
-    overlay?.committed?.();
+    decided?.committed?.();
     this.applyCommitted(committed);
     return answers;
   }
