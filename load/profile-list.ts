@@ -117,6 +117,16 @@ export const PROFILES = [
     rounds: 5,
     devices: 0,
   },
+  {
+    ...ONE_ROUND,
+    name: 'verify',
+    summary: 'a million records proved by halo-verify, beside Ed25519 alone on all cores',
+    backend: 'file',
+    replicas: 1,
+    durationSeconds: 60,
+    rounds: 1,
+    devices: 0,
+  },
 ] as const satisfies readonly ProfileEntry[];
 
 export type Profile = (typeof PROFILES)[number]['name'];

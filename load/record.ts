@@ -116,6 +116,14 @@ const COLUMNS: Readonly<Record<Profile, readonly RecordColumn[]>> = {
     ['its p95 ms', fact('baselineP95Ms')],
     ['of INSERT', fact('ofBaseline')],
   ],
+  verify: [
+    ['records', fact('records')],
+    ['verified/s', fact('verifiedPerSecond')],
+    ['raw/s', fact('rawPerSecond')],
+    ['of raw', fact('ofRaw')],
+    ['CPU µs', fact('cpuUs')],
+    ['MB', fact('rssMb')],
+  ],
   'chain-drain': [
     ['drained/s', fact('drainedPerSecond')],
     ['CPU µs', fact('drainCpuUs')],

@@ -15,6 +15,7 @@ import { runIdleStreams } from './profiles/idle-streams.js';
 import { runKillFanout } from './profiles/kill-fanout.js';
 import { runOverload } from './profiles/overload.js';
 import { runReconnectStorm } from './profiles/reconnect-storm.js';
+import { runVerify } from './profiles/verify.js';
 import { RECORD_FILE, recordRun } from './record.js';
 import { type LoadReport, reportText } from './report.js';
 import { type RunContext, withRunContext } from './run-context.js';
@@ -35,6 +36,7 @@ const RUNS: Readonly<Record<Profile, RunProfile>> = {
   decisions: runDecisions,
   enqueue: runEnqueue,
   'chain-drain': runChainDrain,
+  verify: runVerify,
 };
 
 async function main(argv: readonly string[]): Promise<number> {

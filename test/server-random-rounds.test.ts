@@ -9,7 +9,7 @@ import { ADMIN_TOKEN, type HaloAnswer, type HaloServer, pause } from './fixtures
 t.setTimeout(240_000);
 
 const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1_000_000));
-const ROUNDS = Number(process.env['ROUNDS'] ?? 200);
+const ROUNDS = Number(process.env['ROUNDS'] ?? 100);
 /** One round in so many kills a replica; each costs the start of another. */
 const KILL_EVERY = 8;
 /** 422: a key of the round that was used with another body. */
