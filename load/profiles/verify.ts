@@ -1,9 +1,9 @@
 /**
- * How fast `halo-verify` proves a chain, as the program that an auditor runs: beside the same number
- * of Ed25519 verifications and nothing else, on as many threads as the machine has cores.
+ * How fast `halo-verify` proves a chain, as the program that an auditor runs: beside as many
+ * Ed25519 verifications and nothing else, on as many threads as the machine has cores.
  *
- * The raw rate is measured on all cores at once: a core that shares its caches, or its clock, with a
- * busy neighbour is what a verifier has, too.
+ * The raw rate is measured on all cores at once, just before: what a busy neighbour takes away, it
+ * takes from both.
  */
 
 import { once } from 'node:events';
