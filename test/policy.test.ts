@@ -208,6 +208,16 @@ const FAULTS: ReadonlyArray<[string, Readonly<Record<string, string | undefined>
     { 'halos.yaml': 'version: 1\nresources:\n  - type: Tool\n    id: x\n    atrs: {}\n' },
     'halos_invalid halos.yaml:5:5',
   ],
+  [
+    'an entity of a type that the schema does not have',
+    { 'halos.yaml': 'resources:\n  - {type: Toool, id: x}\n' },
+    'halos_invalid halos.yaml:2:5',
+  ],
+  [
+    'an attribute that the schema does not have',
+    { 'halos.yaml': 'resources:\n  - {type: Tool, id: x, attrs: {teir: a}}\n' },
+    'halos_invalid halos.yaml:2:5',
+  ],
   ['no YAML', { 'halos.yaml': 'version: [1\n' }, 'halos_invalid halos.yaml:2:1'],
   ['a wrong time', { 'halos.yaml': 'approvals: { ttl: 1y }' }, 'halos_invalid halos.yaml:1:19'],
   [
@@ -233,6 +243,20 @@ t.test('the digest is of all files, by name and text', async (t) => {
     policyDigest([{ name: 'a.cedar', text: 'bc' }]),
     policyDigest([{ name: 'a.cedarb', text: 'c' }]),
   );
+});
+
+t.test('a policy in force decides by its own rules, however many are read after it', async (t) => {
+  const one = accepted();
+  const dear = request({ context: { amount: 500 } });
+  for (let count = 0; count < 5; count += 1) {
+    accepted({
+      'more.cedar': `@id("none-${count}") forbid (principal is Agent, action, resource);`,
+    });
+  }
+  t.equal(one.decide(request(), gateway).decision, 'allow');
+  t.equal(one.decide(dear, gateway).decision, 'needs_approval', 'its approvals too');
+  one.release();
+  t.equal(one.decide(request(), gateway).decision, 'deny', 'what was let go denies');
 });
 
 t.test('an older policy goes on deciding while a newer one is refused or accepted', async (t) => {

@@ -19,6 +19,8 @@ export interface DeclaredEntity {
   readonly parents: readonly EntityUid[];
   /** Whose it is; only of principals. */
   readonly owner?: { readonly user: string } | { readonly device: string };
+  /** Where it stands. */
+  readonly place: { readonly line: number; readonly column: number };
 }
 
 /** All that the file says. */
@@ -134,8 +136,13 @@ class Reader {
     const key = entityKey(uid);
     if (this.entities.has(key))
       this.at(node, `${uid.type}::${JSON.stringify(uid.id)} stands twice`);
-    if (this.entities.size >= ENTITIES_MAX) this.at(node, `more than ${ENTITIES_MAX} entities`);
-    else this.entities.set(key, { uid, attrs, parents, ...(owner === undefined ? {} : { owner }) });
+    if (this.entities.size >= ENTITIES_MAX) {
+      this.at(node, `more than ${ENTITIES_MAX} entities`);
+      return;
+    }
+    const place = this.placeOf((node as Node | null)?.range?.[0] ?? 0);
+    const entity = { uid, attrs, parents, place };
+    this.entities.set(key, owner === undefined ? entity : { ...entity, owner });
   }
 
   private owner(node: unknown): DeclaredEntity['owner'] {
@@ -201,15 +208,14 @@ class Reader {
   }
 
   private issue(offset: number, message: string): void {
+    const place = this.placeOf(offset);
+    const file = this.file.name;
+    this.issues.push({ severity: 'error', code: 'halos_invalid', file, ...place, message });
+  }
+
+  private placeOf(offset: number): DeclaredEntity['place'] {
     const { line, col } = this.lines.linePos(offset);
-    this.issues.push({
-      severity: 'error',
-      code: 'halos_invalid',
-      file: this.file.name,
-      line: Math.max(1, line),
-      column: Math.max(1, col),
-      message,
-    });
+    return { line: Math.max(1, line), column: Math.max(1, col) };
   }
 }
 

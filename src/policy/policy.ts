@@ -48,6 +48,8 @@ export interface Policy {
   readonly policies: number;
   readonly approvalTtlMs: number;
   decide(request: PolicyRequest, caller: PolicyCaller): PolicyVerdict;
+  /** Lets go of what the library keeps of it; from then on it denies everything. Idempotent. */
+  release(): void;
   /** Whether that principal is the device's own, or its user's. */
   isOwn(principal: EntityUid, device: { readonly id: string; readonly user: string }): boolean;
 }
@@ -67,9 +69,8 @@ const ACTION_TYPE = 'Action';
 const FULL_ACTION = /^((?:[A-Za-z_]\w*::)*Action)::"(.+)"$/s;
 /** What the library says of a request that does not fit the schema, in characters. */
 const REASON_MAX = 512;
-/** Preparsed sets stay in the library: the one in force, and its successor. */
-const SLOTS = 2;
-let nextSlot = 0;
+/** Names of preparsed sets, which stay in the library: one for each policy, never used again. */
+let slots = 0;
 
 /** SHA-256 over names and texts, framed by their lengths. */
 export function policyDigest(files: readonly PolicyFile[]): string {
@@ -97,12 +98,12 @@ export function acceptPolicy(files: readonly PolicyFile[]): PolicyOutcome {
   if (schema === undefined || issues.some(({ severity }) => severity === 'error')) {
     return { policy: undefined, digest, issues };
   }
-  const actions = new ActionContexts(schema, issues);
+  const actions = new ActionContexts(schema, halos, issues);
   if (issues.some(({ severity }) => severity === 'error')) {
     return { policy: undefined, digest, issues };
   }
-  nextSlot = (nextSlot + 1) % SLOTS;
-  const slot = `policy-${nextSlot}`;
+  slots += 1;
+  const slot = `policy-${slots}`;
   cedar.preparseSchema(slot, schema.text);
   cedar.preparsePolicySet(slot, {
     staticPolicies: Object.fromEntries(policies.map(({ id, text }) => [id, text])),
@@ -133,12 +134,13 @@ class ActionContexts {
   /** By id; undefined for one that several namespaces have. */
   private readonly types = new Map<string, string | undefined>();
 
-  constructor(schema: PolicyFile, issues: PolicyIssue[]) {
+  constructor(schema: PolicyFile, halos: HalosFile, issues: PolicyIssue[]) {
     const parsed = cedar.schemaToJsonWithResolvedTypes(schema.text);
     if (parsed.type === 'failure') {
       issues.push(missing(schema.name, parsed.errors[0]?.message ?? 'it cannot be read'));
       return;
     }
+    checkDeclared(parsed.json, halos, issues);
     const namespaces = Object.entries(parsed.json satisfies SchemaJson<string>);
     for (const [namespace, { actions }] of namespaces) {
       const type = namespace === '' ? ACTION_TYPE : `${namespace}::${ACTION_TYPE}`;
@@ -165,6 +167,34 @@ class ActionContexts {
 
   hasCaller({ type, id }: EntityUid): boolean {
     return this.withCaller.has(`${type}::${id}`);
+  }
+}
+
+/** What is declared of a type or an attribute that the schema does not know would have no effect. */
+function checkDeclared(
+  schema: SchemaJson<string>,
+  { entities }: HalosFile,
+  issues: PolicyIssue[],
+): void {
+  const types = new Map<string, ContextType | undefined>();
+  for (const [namespace, { entityTypes }] of Object.entries(schema)) {
+    for (const [name, type] of Object.entries(entityTypes)) {
+      const shape = 'shape' in type ? (type.shape as ContextType | undefined) : undefined;
+      types.set(namespace === '' ? name : `${namespace}::${name}`, shape);
+    }
+  }
+  for (const { uid, attrs, parents, place } of entities) {
+    const faults = [uid, ...parents]
+      .filter(({ type }) => !types.has(type))
+      .map(({ type }) => `the schema has no entity type ${type}`);
+    const known = types.get(uid.type)?.attributes ?? {};
+    for (const name of types.has(uid.type) ? Object.keys(attrs) : []) {
+      if (!Object.hasOwn(known, name)) faults.push(`${uid.type} has no attribute ${name}`);
+    }
+    for (const message of faults) {
+      const code = 'halos_invalid';
+      issues.push({ severity: 'error', code, file: HALOS_FILE, ...place, message });
+    }
   }
 }
 
@@ -228,6 +258,10 @@ class CedarPolicy implements Policy {
     const asking = reasons.filter((id) => approvals.has(id));
     if (asking.length > 0) return { decision: 'needs_approval', reasons: asking };
     return { decision: 'allow', reasons };
+  }
+
+  release(): void {
+    cedar.preparsePolicySet(this.parts.slot, { staticPolicies: {} });
   }
 
   isOwn(principal: EntityUid, device: { readonly id: string; readonly user: string }): boolean {

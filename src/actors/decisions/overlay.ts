@@ -33,6 +33,7 @@ import {
 const REQUEST_LABEL = 'decision-request';
 /** Faults of a policy that its evidence names; a policy with more is not read one by one. */
 const ISSUES_RECORDED_MAX = 20;
+const MESSAGE_RECORDED_MAX = 1_000;
 
 interface Live {
   readonly approval: Approval;
@@ -153,7 +154,7 @@ export class DecisionsOverlay implements Overlay<StorageTypes> {
   private await(ref: string, { request, caller }: Decide, expiresAtMs: number): void {
     const approval: Approval = {
       requestHmac: this.recorder.hmac(REQUEST_LABEL, canonical(request)),
-      caller: { type: caller.type, id: caller.id },
+      caller: { ...caller },
       status: 'pending',
     };
     this.put(ref, { approval, expiresAtMs });
@@ -169,7 +170,8 @@ export class DecisionsOverlay implements Overlay<StorageTypes> {
     const live = this.live(ref);
     if (live === undefined) throw approvalUnknown();
     const { approval, expiresAtMs } = live;
-    if (approval.caller.type === 'admin' && approval.caller.id === by) {
+    const { type, id, user } = approval.caller;
+    if ((type === 'admin' && id === by) || user === by) {
       throw new CodedError('approval_own', 'Whoever asked may not settle the approval.');
     }
     if (approval.status !== 'pending') {
@@ -193,7 +195,9 @@ export class DecisionsOverlay implements Overlay<StorageTypes> {
         data: {
           digest,
           inForce: this.holder.inForce?.digest ?? null,
-          issues: issues.slice(0, ISSUES_RECORDED_MAX).map((issue) => ({ ...issue })),
+          issues: issues.slice(0, ISSUES_RECORDED_MAX).map(({ message, ...issue }) => {
+            return { ...issue, message: message.slice(0, MESSAGE_RECORDED_MAX) };
+          }),
         },
       });
     } else {

@@ -22,7 +22,8 @@ export const APPROVAL_KIND = 'approval';
 export interface Approval {
   /** By which the same request is recognised. */
   readonly requestHmac: string;
-  readonly caller: { readonly type: string; readonly id: string };
+  /** `user`: of a device that asked; neither it nor that user may settle it. */
+  readonly caller: { readonly type: string; readonly id: string; readonly user?: string };
   readonly status: 'pending' | 'approved' | 'denied' | 'redeemed';
   readonly by?: string;
   readonly atMs?: number;
@@ -86,11 +87,11 @@ export class PolicyHolder {
 
   /**
    * What the directory holds now. It counts when it was the same twice, so that files that are
-   * being written one by one are not taken for a policy; the first one counts at once.
+   * being written one by one are not taken for a policy.
    */
   read(files: readonly PolicyFile[]): void {
     const digest = policyDigest(files);
-    const isStable = digest === this.seenDigest || this.lookedAtDigest === undefined;
+    const isStable = digest === this.seenDigest;
     this.seenDigest = digest;
     if (!isStable || digest === this.lookedAtDigest) return;
     this.lookedAtDigest = digest;
@@ -100,8 +101,9 @@ export class PolicyHolder {
   /** The directory cannot be read: as if a policy were refused, but with another reason. */
   unreadable(message: string): void {
     const digest = `unreadable: ${message}`;
-    if (digest === this.lookedAtDigest) return;
+    const isStable = digest === this.seenDigest;
     this.seenDigest = digest;
+    if (!isStable || digest === this.lookedAtDigest) return;
     this.lookedAtDigest = digest;
     const place = { file: '.', line: 1, column: 1 };
     const issue: PolicyIssue = { severity: 'error', code: 'file_invalid', ...place, message };
@@ -122,6 +124,8 @@ export class PolicyHolder {
       return;
     }
     this.accepted += 1;
+    // One that was read and never in force is kept: its record may be on its way.
+    if (this.inForce !== outcome.policy) this.inForce?.release();
     this.inForce = outcome.policy;
   }
 
