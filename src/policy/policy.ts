@@ -170,7 +170,7 @@ class ActionContexts {
   }
 }
 
-/** What is declared of a type or an attribute that the schema does not know would have no effect. */
+/** What is declared of a type or attribute that the schema does not know would have no effect. */
 function checkDeclared(
   schema: SchemaJson<string>,
   { entities }: HalosFile,
