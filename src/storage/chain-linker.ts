@@ -31,7 +31,9 @@ import type {
   ChainStatement,
   ChainTail,
   EvidenceEvent,
+  EvidenceStore,
   QueuedEvent,
+  StoredHead,
 } from './evidence-store.js';
 
 /** HKDF label of the MACs over rows of the outbox. */
@@ -101,6 +103,21 @@ export function keyAfter(keyring: Keyring, tail: ChainTail): SigningKey {
   if (tail.seq === -1) return keyring.current;
   const { kind, key_id: keyId, data } = tailRecord(tail);
   return keyring.select(kind === KIND_KEY_ROTATED ? (data.next_key_id ?? '') : keyId).current;
+}
+
+/**
+ * The head, where the key that signs after it is held: without it nothing may be enqueued. Throws
+ * as `keyAfter`, and `CodedError` `damaged` when the newest record is missing.
+ */
+export async function requireKey(evidence: EvidenceStore, keyring: Keyring): Promise<StoredHead> {
+  const head = await evidence.head();
+  if (head.seq < 0) return head;
+  const [record] = await evidence.page(head.seq - 1, 1);
+  if (record === undefined) {
+    throw new CodedError('damaged', 'The newest record of the evidence chain is missing.');
+  }
+  keyAfter(keyring, { ...head, record: record.text, chainId: '' });
+  return head;
 }
 
 interface TailRecord {

@@ -14,7 +14,7 @@
  * Bounds: `DRAIN_BATCH_MAX` events a transaction; below.
  */
 
-import { isCheckpointDue } from '../../evidence/chain.js';
+import { type CheckpointState, isCheckpointDue } from '../../evidence/chain.js';
 import { KIND_CHECKPOINT, KIND_GENESIS } from '../../evidence/format.js';
 import type { Keyring } from '../../evidence/keyring.js';
 import type { WriteAsk } from '../../runtime/actor.js';
@@ -23,7 +23,7 @@ import { type Clock, repeat, type Timer } from '../../runtime/clock.js';
 import type { CpuPool } from '../../runtime/cpu-pool.js';
 import { CodedError, toFailure } from '../../runtime/failure.js';
 import type { Log } from '../../runtime/log.js';
-import { keyAfter, type StatementRequest } from '../../storage/chain-linker.js';
+import { requireKey, type StatementRequest } from '../../storage/chain-linker.js';
 import {
   type ChainedRecord,
   DRAIN_BATCH_MAX,
@@ -252,11 +252,11 @@ class AuditChainer implements ActorHandlers {
     if (this.chain.mode === 'direct') this.known.head = await this.chain.head();
     const { head } = this.known;
     if (head.seq < 0) return;
-    if (this.lastCheckpoint === undefined || isDue(head, this.lastCheckpoint, nowMs)) {
-      this.lastCheckpoint = await this.newestCheckpoint(head);
-      if (!isDue(head, this.lastCheckpoint, nowMs)) return;
-      await this.state('checkpoint', { by: SERVER });
-    }
+    const isDue = (lastCheckpoint: CheckpointState['lastCheckpoint']): boolean =>
+      isCheckpointDue({ head, lastCheckpoint }, nowMs);
+    if (this.lastCheckpoint !== undefined && !isDue(this.lastCheckpoint)) return;
+    this.lastCheckpoint = await this.newestCheckpoint(head);
+    if (isDue(this.lastCheckpoint)) await this.state('checkpoint', { by: SERVER });
   }
 
   /** Another replica may have stated one meanwhile. */
@@ -291,7 +291,7 @@ class AuditChainer implements ActorHandlers {
 
   private async acceptRestore({ by }: AuditStatement): Promise<ChainedRecord> {
     const { published } = this.environment.chaining;
-    const lost = await rewound(this.chain, published, await this.chain.head());
+    const lost = await rewound(this.chain, published);
     if (lost === undefined) {
       throw new CodedError('chain_not_rewound', 'The chain has every published checkpoint.');
     }
@@ -310,20 +310,14 @@ class AuditChainer implements ActorHandlers {
 
   /** Without the chain's current key nothing can be chained, and nothing should be enqueued. */
   private async requireKey(): Promise<void> {
-    const head = await this.chain.head();
-    const [record] = head.seq < 0 ? [] : await this.chain.page(head.seq - 1, 1);
-    const tail = { ...head, record: record?.text ?? '', chainId: '' };
-    if (head.seq >= 0 && record === undefined) {
-      throw new CodedError('damaged', 'The newest record of the evidence chain is missing.');
-    }
-    keyAfter(this.environment.chaining.keyring, tail);
+    const head = await requireKey(this.chain, this.environment.chaining.keyring);
     this.known.head = head;
     this.keyKnownAt = head.hash;
   }
 
   private async requirePublished(): Promise<void> {
     const { published } = this.environment.chaining;
-    const lost = await rewound(this.chain, published, await this.chain.head());
+    const lost = await rewound(this.chain, published);
     if (lost !== undefined) throw chainRewound(lost);
   }
 
@@ -351,14 +345,6 @@ class AuditChainer implements ActorHandlers {
 
 /** A checkpoint is due after so many: looking further back is rare. */
 const LOOK_BACK_RECORDS = 1_000;
-
-function isDue(
-  head: StoredHead,
-  lastCheckpoint: { readonly seq: number; readonly atMs: number },
-  nowMs: number,
-): boolean {
-  return isCheckpointDue({ head, lastCheckpoint }, nowMs);
-}
 
 function statementOf(kind: keyof AuditWrites, input: AuditStatement): StatementRequest {
   const { by } = input;

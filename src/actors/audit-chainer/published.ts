@@ -1,6 +1,6 @@
 /** What was published binds: whether the chain still has the checkpoints that were given out. */
 import { CodedError } from '../../runtime/failure.js';
-import type { EvidenceStore, StoredHead } from '../../storage/evidence-store.js';
+import type { EvidenceStore } from '../../storage/evidence-store.js';
 import type { PublishedCheckpoints } from '../../storage/published-checkpoints.js';
 
 /** The range that a restore lost: see `LostRange`. */
@@ -14,11 +14,11 @@ export interface Rewound {
 export async function rewound(
   store: EvidenceStore,
   published: PublishedCheckpoints,
-  head: StoredHead,
 ): Promise<Rewound | undefined> {
   const checkpoints = await published.read();
   const newest = checkpoints.at(-1);
   if (newest === undefined || (await has(store, newest.seq, newest.hash))) return undefined;
+  const head = await store.head();
   let fromSeq = 1;
   for (const { seq, hash } of checkpoints.slice(0, -1)) {
     if (await has(store, seq, hash)) fromSeq = seq + 1;

@@ -15,7 +15,7 @@ import { delay, systemClock } from '../../runtime/clock.js';
 import { CodedError } from '../../runtime/failure.js';
 import { silentLog } from '../../runtime/log.js';
 import { systemRandom } from '../../runtime/random.js';
-import { keyAfter } from '../../storage/chain-linker.js';
+import { requireKey } from '../../storage/chain-linker.js';
 import { startStorageThread } from '../../storage/file/storage-thread.js';
 import { openStore } from '../../storage/open-store.js';
 import { check } from '../../storage/postgres/migrate.js';
@@ -116,7 +116,7 @@ export async function withDecisions(
     onExhausted: () => undefined,
   });
   try {
-    await requireKey(opened.store, evidence.chaining.keyring);
+    await requireKey(opened.store.evidence, evidence.chaining.keyring);
     evidence.chaining.allow(true);
     await host.open();
     if (policyDir !== undefined) await policyInForce(host);
@@ -153,17 +153,6 @@ async function openPlace(
   const source = { backend: 'postgres', ...access, pooled: false, connectionsMax: CONNECTIONS };
   const store = openStore({ ...source, backend: 'postgres' }, environment, evidence);
   return { store, close: () => store.close() };
-}
-
-/** As a replica without the chain's current key does, a command enqueues nothing. */
-async function requireKey(
-  { evidence }: Store,
-  keyring: Parameters<typeof keyAfter>[0],
-): Promise<void> {
-  const head = await evidence.head();
-  if (head.seq < 0) return;
-  const [record] = await evidence.page(head.seq - 1, 1);
-  keyAfter(keyring, { ...head, record: record?.text ?? '', chainId: '' });
 }
 
 async function policyInForce(host: ActorHost): Promise<void> {

@@ -66,10 +66,8 @@ export class ChainSegments {
 
   /** Of records that are on the disk with their commits. Never throws. */
   append(records: readonly ChainedRecord[]): void {
-    const last = records.at(-1);
-    if (last === undefined) return;
-    const chainId = this.tail.chainId === '' ? (records[0]?.hash ?? '') : this.tail.chainId;
-    this.tail = { seq: last.seq, hash: last.hash, record: last.text, chainId };
+    if (records.length === 0) return;
+    this.tail = tailAfter(this.tail, records);
     this.behind.push(...records);
     try {
       this.writeBehind();
@@ -293,6 +291,14 @@ export class ChainLoad {
     const offset = isThere ? (this.segment?.from(seq).offset ?? 0) : 0;
     return damaged(segmentPath(dataDir, firstSeq), seq - firstSeq + 1, offset, what);
   }
+}
+
+/** The tail once these records follow on it. */
+export function tailAfter(tail: ChainTail, chained: readonly ChainedRecord[]): ChainTail {
+  const last = chained.at(-1);
+  if (last === undefined) return tail;
+  const chainId = tail.chainId === '' ? (chained[0]?.hash ?? '') : tail.chainId;
+  return { seq: last.seq, hash: last.hash, record: last.text, chainId };
 }
 
 /** What a snapshot's trailer keeps of the chain. */

@@ -10,7 +10,7 @@ import type { Random } from '../../runtime/random.js';
 import type { ChainedRecord, ChainTail } from '../evidence-store.js';
 import type { Append, StoredRecord } from '../store.js';
 import { StoreError } from '../store-error.js';
-import type { ChainSegments } from './chain-segments.js';
+import { type ChainSegments, tailAfter } from './chain-segments.js';
 import { type CommitLog, SyncFailure } from './commit-log.js';
 import type { HeadsWriter } from './heads.js';
 import type { JournalTail } from './journal-tail.js';
@@ -263,13 +263,6 @@ export class GroupCommit {
   private batch(): string {
     return Buffer.from(this.random.bytes(BATCH_BYTES)).toString('hex');
   }
-}
-
-function tailAfter(tail: ChainTail, chained: readonly ChainedRecord[]): ChainTail {
-  const last = chained.at(-1);
-  if (last === undefined) return tail;
-  const chainId = tail.chainId === '' ? (chained[0]?.hash ?? '') : tail.chainId;
-  return { seq: last.seq, hash: last.hash, record: last.text, chainId };
 }
 
 function tooMany(): StoreError {
