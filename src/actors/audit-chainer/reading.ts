@@ -24,39 +24,39 @@ export async function readPage(
   { afterSeq, limit, kind }: ReadAudit,
 ): Promise<Page> {
   const head = await store.head();
-  const records: ChainedRecord[] = [];
-  let after = afterSeq;
-  const size = kind === undefined ? limit : SCAN_PAGE;
-  for (let scanned = 0; scanned < SCANNED_MAX && records.length < limit; ) {
-    const page = await store.page(after, size);
-    scanned += page.length;
-    for (const record of page) {
-      if (records.length === limit) break;
-      after = record.seq;
-      if (kind === undefined || kindOf(record) === kind) records.push(record);
-    }
-    if (page.length < size) break;
-  }
-  return { records, head, ...(after < head.seq ? { nextAfterSeq: after } : {}) };
+  const next = (seq: number, size: number): Promise<ChainedRecord[]> => store.page(seq, size);
+  const { records, lastSeq } = await scan(afterSeq, next, { limit, kind });
+  return { records, head, ...(lastSeq < head.seq ? { nextAfterSeq: lastSeq } : {}) };
 }
 
 /** The newest records, newest first. */
 export async function readTail(store: EvidenceStore, { limit, kind }: TailAudit): Promise<Page> {
   const head = await store.head();
+  const next = (seq: number, size: number): Promise<ChainedRecord[]> => store.pageBack(seq, size);
+  const { records } = await scan(head.seq + 1, next, { limit, kind });
+  return { records, head };
+}
+
+/** Goes on from a number, either way, until there are enough or too many were looked at. */
+async function scan(
+  from: number,
+  next: (seq: number, size: number) => Promise<ChainedRecord[]>,
+  { limit, kind }: { readonly limit: number; readonly kind: string | undefined },
+): Promise<{ readonly records: ChainedRecord[]; readonly lastSeq: number }> {
   const records: ChainedRecord[] = [];
-  let before = head.seq + 1;
+  let lastSeq = from;
   const size = kind === undefined ? limit : SCAN_PAGE;
   for (let scanned = 0; scanned < SCANNED_MAX && records.length < limit; ) {
-    const page = await store.pageBack(before, size);
+    const page = await next(lastSeq, size);
     scanned += page.length;
     for (const record of page) {
       if (records.length === limit) break;
-      before = record.seq;
+      lastSeq = record.seq;
       if (kind === undefined || kindOf(record) === kind) records.push(record);
     }
     if (page.length < size) break;
   }
-  return { records, head };
+  return { records, lastSeq };
 }
 
 function kindOf({ text }: ChainedRecord): string {
