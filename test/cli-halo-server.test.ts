@@ -73,7 +73,7 @@ t.test('a wrong command line of halo-server ends with 2 and says why', async (t)
     [['serve', '--bogus'], /unknown option/],
     [['serve', '--listen'], /argument missing/],
     [['serve', '--dev', 'extra'], /too many arguments/],
-    [['serve', '--dev', '--lease-ttl', '15s'], /no effect in this version/],
+    [['serve', '--dev', '--lease-ttl', '15'], /--lease-ttl/],
     [['serve', '--database-url-file', 'f'], /needs --signing-key-file/],
     [['serve', '--database-url-file', secret], /never a URL/],
     [['serve', `--database-url=${secret}`], /unknown option/],

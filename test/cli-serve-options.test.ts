@@ -39,6 +39,7 @@ t.test('--dev needs nothing else: files in ./.halos on loopback', async (t) => {
     frontThreads: null,
     actorThreads: null,
     trustedProxies: [],
+    leaseTtlMs: 15_000,
     shutdownGraceMs: 10_000,
     logLevel: 'info',
     readyFile: null,
@@ -101,12 +102,13 @@ t.test('an option comes from the environment when the command line is silent', a
   );
 });
 
-t.test('an option whose effect is not built yet is refused, not ignored', async (t) => {
-  const none = /^--lease-ttl has no effect in this version: leave it out$/;
-  t.throws(() => read('--dev --lease-ttl 15s'), none);
-  t.throws(() => read(`${POSTGRES} --lease-ttl 15s`), /^--lease-ttl has no effect/);
-  t.throws(() => read('--dev', { HALO_LEASE_TTL: '15s' }), /^HALO_LEASE_TTL has no effect/);
-  t.equal(read('--dev', { HALO_LEASE_TTL: '' }).dev, true, 'an empty variable is not given');
+t.test('a lease lives as long as was said, within the bounds of the elector', async (t) => {
+  t.equal(read('--dev').leaseTtlMs, 15_000);
+  t.equal(read(`${POSTGRES} --lease-ttl 3s`).leaseTtlMs, 3_000);
+  t.equal(read('--dev', { HALO_LEASE_TTL: '5m' }).leaseTtlMs, 300_000);
+  for (const wrong of ['999ms', '301s', '0', 'soon']) {
+    t.throws(() => read(`--dev --lease-ttl ${wrong}`), /^--lease-ttl/, wrong);
+  }
 });
 
 t.test('a server on a free port has its metrics on a free port too', async (t) => {

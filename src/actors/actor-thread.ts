@@ -4,7 +4,9 @@ import { systemClock } from '../runtime/clock.js';
 import { describe } from '../runtime/failure.js';
 import { openLog } from '../runtime/pino-log.js';
 import { systemRandom } from '../runtime/random.js';
+import { TermBoard, type TermBoardData } from '../runtime/term-board.js';
 import { actorThreadControl, serveControl, threadStart } from '../runtime/thread-control.js';
+import { ThreadTerms } from '../runtime/thread-terms.js';
 import { openStore, type StoreSource } from '../storage/open-store.js';
 import { sweepRegularly } from '../storage/sweeper.js';
 import { actorDefinition } from './catalogue.js';
@@ -20,6 +22,8 @@ export interface ActorThreadData {
   readonly sweeps: boolean;
   readonly logLevel: string;
   readonly evidence: ThreadEvidenceData;
+  /** The deadlines of the process's terms, in shared memory. */
+  readonly terms: TermBoardData;
   /** `--policy-dir`; null: not given. */
   readonly policyDir: string | null;
 }
@@ -32,7 +36,22 @@ const evidence = threadEvidence(data.evidence, { clock, random });
 const store = openStore(data.store, { clock, random, log }, evidence.store);
 const { recorder, chaining } = evidence;
 const policySource = data.policyDir === null ? undefined : policyDirectory(data.policyDir);
-const environment = { store, clock, random, log, evidence: recorder, chaining, policySource };
+const terms = new ThreadTerms({
+  board: new TermBoard(data.terms, clock),
+  clock,
+  log,
+  onFenced: (fence) => events.postMessage({ type: 'fenced', fence }),
+});
+const environment = {
+  store,
+  terms,
+  clock,
+  random,
+  log,
+  evidence: recorder,
+  chaining,
+  policySource,
+};
 const host = new ActorHost(
   data.actors.map((actor) => actorDefinition(actor, environment)),
   {
@@ -48,7 +67,7 @@ const hints = followHints(host, data, { clock, random, log });
 const sweeper = data.sweeps ? sweepRegularly(store, { clock, random, log }) : undefined;
 
 serveControl(
-  actorThreadControl(host, {
+  actorThreadControl(host, terms, {
     facts: () => ({
       ...store.facts(),
       dbOpenConnections: (store.facts()['dbOpenConnections'] ?? 0) + hints.open,

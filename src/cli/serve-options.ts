@@ -3,6 +3,7 @@
  * contradictions, or a `UsageError`. Pure: files are read later.
  */
 import { join } from 'node:path';
+import { LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS } from '../runtime/lease.js';
 import { UsageError } from './exit-codes.js';
 import type { GivenOptions, OptionSpec } from './option-table.js';
 import {
@@ -63,6 +64,8 @@ export interface ServeOptions {
   readonly actorThreads: number | null;
   /** Networks in CIDR form whose forwarded addresses are believed. */
   readonly trustedProxies: readonly string[];
+  /** How long a lease outlives its holder. */
+  readonly leaseTtlMs: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
   /** Written once `/readyz` is 200; null: not wanted. */
@@ -83,6 +86,8 @@ export const CHECKPOINTS_NAME = 'published-checkpoints.json';
 
 /** Orchestrators kill after 30 s by default and 5 minutes at the most that anyone waits. */
 const SHUTDOWN_GRACE_BOUNDS = { minMs: 0, maxMs: 300_000 };
+/** The bounds of the elector itself (`leaseTiming`). */
+const LEASE_TTL_BOUNDS = { minMs: LEASE_TTL_MIN_MS, maxMs: LEASE_TTL_MAX_MS };
 /** More threads than any machine's cores would only switch. */
 const THREAD_BOUNDS = { min: 1, max: 64 };
 /** One each for elector, listener, reads and writes; above, a database has better uses. */
@@ -203,7 +208,7 @@ export const SERVE_OPTIONS = [
     name: 'lease-ttl',
     value: 'DURATION',
     group: RUNNING,
-    help: 'how long leadership outlives a dead leader (not built yet: refused)',
+    help: 'how long leadership outlives a dead leader, 1s to 5m (default 15s)',
   },
   {
     name: 'shutdown-grace',
@@ -226,7 +231,6 @@ type Given = GivenOptions<ServeOptionName>;
 
 /** Reads and checks what was given. Throws `UsageError`. */
 export function readServeOptions(given: Given): ServeOptions {
-  refuseNotBuilt(given);
   const backend = readBackend(given);
   const listen = parseListenAddress(given.origin('listen'), given.text('listen') ?? DEFAULT_LISTEN);
   const metricsDefault = listen.port === 0 ? FREE_METRICS_LISTEN : DEFAULT_METRICS_LISTEN;
@@ -243,20 +247,11 @@ export function readServeOptions(given: Given): ServeOptions {
     frontThreads: readThreads(given, 'front-threads'),
     actorThreads: readThreads(given, 'actor-threads'),
     trustedProxies: readNetworks(given),
+    leaseTtlMs: readDuration(given, 'lease-ttl', '15s', LEASE_TTL_BOUNDS),
     shutdownGraceMs: readDuration(given, 'shutdown-grace', '10s', SHUTDOWN_GRACE_BOUNDS),
     logLevel: parseChoice(given.origin('log-level'), given.text('log-level') ?? 'info', LOG_LEVELS),
     readyFile: readPath(given, 'ready-file') ?? null,
   };
-}
-
-/** Names that are kept for what a later version builds. */
-const NOT_BUILT = ['lease-ttl'] as const satisfies readonly ServeOptionName[];
-
-/** Whoever gives it must not believe that it is in force. */
-function refuseNotBuilt(given: Given): void {
-  const refused = NOT_BUILT.find((name) => given.text(name) !== undefined);
-  if (refused === undefined) return;
-  throw new UsageError(`${given.origin(refused)} has no effect in this version: leave it out`);
 }
 
 const DATABASE_ONLY = [

@@ -3,9 +3,12 @@ import type { TransferListItem } from 'node:worker_threads';
 import type { Clock } from '../runtime/clock.js';
 import { divideConnections } from '../runtime/connection-budget.js';
 import { describe } from '../runtime/failure.js';
+import type { LeaseStore } from '../runtime/lease.js';
 import type { Log } from '../runtime/log.js';
+import type { Random } from '../runtime/random.js';
 import { startStorageThread } from '../storage/file/storage-thread.js';
 import type { StoreSource } from '../storage/open-store.js';
+import { PostgresLeases } from '../storage/postgres/leases.js';
 import { check, migrate } from '../storage/postgres/migrate.js';
 import { PostgresProbe } from '../storage/postgres/probe.js';
 import { readDatabaseUrl } from './private-file.js';
@@ -15,6 +18,8 @@ import type { FileBackendOptions, PostgresBackendOptions, ServeOptions } from '.
 export interface ServerStorage {
   /** For one thread; called again each time that thread starts. */
   storeSource(): { source: StoreSource; transferList: readonly TransferListItem[] };
+  /** For the elector: on PostgreSQL it has a connection of its own. */
+  readonly leases: LeaseStore;
   /** Resolves when the store was written, rejects within its own bound when it cannot be. */
   probe(): Promise<void>;
   /** After every thread's store was closed. */
@@ -26,6 +31,7 @@ export interface ServerStorageEnvironment {
   readonly replica: string;
   readonly actorThreads: number;
   readonly clock: Clock;
+  readonly random: Random;
   readonly log: Log;
   /** The text of the file of signing keys: on files, the storage itself chains. */
   readonly signingKeyPem: string;
@@ -33,8 +39,8 @@ export interface ServerStorageEnvironment {
   readonly onDeath: (reason: string) => void;
 }
 
-/** The probe's connection, which is made anew each time, counts as one; so does the listener's. */
-const CONNECTIONS_RESERVED = 1;
+/** The probe's connection, which is made anew each time, and the elector's; then the listener's. */
+const CONNECTIONS_RESERVED = 2;
 const CONNECTIONS_LISTENING = 1;
 
 /** Throws a `CodedError` whose message says what to do. */
@@ -60,6 +66,7 @@ async function openFiles(
       const connection = thread.connect();
       return { source: { backend: 'file', connection }, transferList: [connection.port] };
     },
+    leases: thread.leases,
     probe: () => thread.probe(),
     close: () => thread.close(),
   };
@@ -67,7 +74,7 @@ async function openFiles(
 
 async function openPostgres(
   options: PostgresBackendOptions,
-  { replica, actorThreads, clock, log }: ServerStorageEnvironment,
+  { replica, actorThreads, clock, random, log }: ServerStorageEnvironment,
 ): Promise<ServerStorage> {
   const { insecureTls, pooled, directUrlFile } = options;
   const access = { url: await readDatabaseUrl(options.urlFile), insecureTls };
@@ -89,9 +96,13 @@ async function openPostgres(
     pooled,
     connectionsMax,
   };
+  const url = direct ?? access.url;
+  const isPooled = pooled && direct === undefined;
+  const leases = new PostgresLeases({ url, insecureTls, pooled: isPooled, clock, random });
   const probe = new PostgresProbe({ ...access, replica, clock });
   return {
     storeSource: () => ({ source, transferList: [] }),
+    leases,
     probe: () => probe.ping(),
     close: () =>
       probe.remove().catch((error: unknown) => {

@@ -9,6 +9,7 @@ import type { FrontOptions } from '../http/services.js';
 import { defaultThreadCounts, placeActors, type ThreadCounts } from '../runtime/placement.js';
 import type { ThreadSpec } from '../runtime/supervised-thread.js';
 import type { ActorThreadSpec } from '../runtime/supervisor.js';
+import { type TermBoardData, termBoardData } from '../runtime/term-board.js';
 import type { ServeOptions } from './serve-options.js';
 import type { ServerStorage } from './serve-storage.js';
 
@@ -58,6 +59,8 @@ export interface ThreadSettings {
 /** What threads of actors are started with. */
 export interface ActorThreadSettings extends ThreadSettings {
   readonly policyDir?: string | null;
+  /** The leases of the process; none, where nothing is led. */
+  readonly terms?: TermBoardData;
 }
 
 /**
@@ -68,7 +71,7 @@ export function actorThreadSpecs(
   threads: number,
   storage: ServerStorage,
   evidence: ThreadEvidenceData,
-  { logLevel, heapMaxMib, policyDir = null }: ActorThreadSettings,
+  { logLevel, heapMaxMib, policyDir = null, terms = termBoardData([]) }: ActorThreadSettings,
 ): ActorThreadSpec[] {
   return placeActors(ACTOR_NAMES, threads).map((actors, index) => ({
     name: `actors-${index}`,
@@ -79,7 +82,7 @@ export function actorThreadSpecs(
     data: () => {
       const { source, transferList } = storage.storeSource();
       const sweeps = index === 0;
-      const common = { sweeps, logLevel, evidence, policyDir };
+      const common = { sweeps, logLevel, evidence, policyDir, terms };
       const data: ActorThreadData = { actors, store: source, ...common };
       return { data, transferList };
     },

@@ -1,16 +1,19 @@
 /** One running server: the main thread's parts, and the order in which they start and stop. */
 import { availableParallelism } from 'node:os';
 import type { Remote } from 'comlink';
+import { CONTROLLER_LEASE } from '../actors/lease-names.js';
 import type { ThreadEvidenceData } from '../actors/thread-evidence.js';
 import type { AdminToken } from '../http/authorization.js';
 import { auditFacts, evidenceFamilies } from '../http/evidence-families.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
+import { leaderStatus, leaseFamilies } from '../http/lease-families.js';
 import { limiterFamilies } from '../http/limiter-families.js';
 import { MetricsListener, type MetricsSnapshot } from '../http/metrics-exposition.js';
 import { logFamilies, storeFamilies } from '../http/metrics-families.js';
 import { policyFacts, policyFamilies, policyProblems } from '../http/policy-families.js';
 import type { StatusDocument } from '../http/services.js';
 import { delay, systemClock } from '../runtime/clock.js';
+import type { LeaseView } from '../runtime/elector.js';
 import { proveFreePort } from '../runtime/exclusive-port.js';
 import { CodedError } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
@@ -23,6 +26,7 @@ import { type AdminTokensWatch, watchAdminTokens } from './admin-tokens.js';
 import { ReadinessWatch } from './readiness.js';
 import { type ReadyFacts, removeReadyFile, writeReadyFile } from './ready-file.js';
 import { openServerEvidence } from './serve-evidence.js';
+import { Leadership } from './serve-leadership.js';
 import type { ServeOptions } from './serve-options.js';
 import { openServerStorage, type ServerStorage } from './serve-storage.js';
 import {
@@ -51,6 +55,7 @@ export class Server {
   readonly fatal: Promise<string>;
   private supervisor: Supervisor<FrontControl> | undefined;
   private storage: ServerStorage | undefined;
+  private leadership: Leadership | undefined;
   private metrics: MetricsListener | undefined;
   private tokenWatch: AdminTokensWatch | undefined;
   private readiness: ReadinessWatch | undefined;
@@ -100,6 +105,8 @@ export class Server {
       Promise.race([step, delay(clock, stepMs())]);
     const { readyFile } = this.options;
     await within(this.readiness?.drain());
+    // First of all, so that another replica leads while this one still answers what is in flight.
+    await within(this.leadership?.stop());
     if (readyFile !== null) await removeReadyFile(readyFile);
     await within(this.supervisor?.eachFront(async (front) => front.stopAccepting()));
     const drain = async (front: Remote<FrontControl>): Promise<void> => front.drain(leftMs());
@@ -131,11 +138,22 @@ export class Server {
       replica: this.replica,
       actorThreads: counts.actors,
       clock,
+      random,
       log,
       signingKeyPem: evidence.data.signingKeyPem,
       onDeath: (reason) => this.reportFatal(reason),
     });
     this.storage = storage;
+    const leadership = new Leadership({
+      leases: [CONTROLLER_LEASE],
+      replica: this.replica,
+      ttlMs: options.leaseTtlMs,
+      store: storage.leases,
+      clock,
+      random,
+      log,
+    });
+    this.leadership = leadership;
     this.tokenWatch = await watchAdminTokens({
       path: options.adminTokenFile,
       clock,
@@ -148,13 +166,19 @@ export class Server {
     });
     // Before the other port is chosen, which is free again until the front threads have it: where
     // both are to be any free one, this one could be given the same.
-    this.metrics = await openMetrics(options, log, () => this.supervisor);
+    this.metrics = await openMetrics(options, log, () =>
+      measured(this.supervisor, this.leadership?.inspect() ?? []),
+    );
     const { host } = options.listen;
     const port = await proveFreePort(host, options.listen.port);
     const { secret } = evidence.keyring.derive(IDEMPOTENCY_KEY_LABEL);
-    const supervisor = this.makeSupervisor(storage, evidence.data, counts, { port, secret });
+    const supervisor = this.makeSupervisor(storage, leadership, evidence.data, counts, {
+      port,
+      secret,
+    });
     this.supervisor = supervisor;
     await supervisor.start();
+    leadership.start(supervisor);
     this.readiness = this.watchReadiness(storage, supervisor, {
       pid: process.pid,
       url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
@@ -165,6 +189,7 @@ export class Server {
 
   private makeSupervisor(
     storage: ServerStorage,
+    leadership: Leadership,
     evidence: ThreadEvidenceData,
     counts: ThreadCounts,
     { port, secret: hmacKey }: { readonly port: number; readonly secret: Uint8Array },
@@ -184,11 +209,22 @@ export class Server {
     const heapMaxMib = threadHeapMaxMib(usableMemoryBytes(), counts);
     const settings = { logLevel: options.logLevel, heapMaxMib };
     return new Supervisor<FrontControl>(
-      actorThreadSpecs(counts.actors, storage, evidence, { ...settings, policyDir }),
+      actorThreadSpecs(counts.actors, storage, evidence, {
+        ...settings,
+        policyDir,
+        terms: leadership.terms,
+      }),
       frontThreadSpecs(counts.front, front, () => this.adminTokens, settings),
-      { clock, random, log, onFatal: (reason) => this.reportFatal(reason) },
+      {
+        clock,
+        random,
+        log,
+        onFatal: (reason) => this.reportFatal(reason),
+        onFenced: (fence) => leadership.fenced(fence),
+      },
       (started: SupervisedThread<FrontControl>) =>
         started.call((control) => control.update(this.last) as Promise<void>),
+      () => leadership.held(),
     );
   }
 
@@ -234,6 +270,7 @@ export class Server {
       epoch: typeof epoch === 'string' ? epoch : '',
       version: this.version,
       push: this.hintsListening ? 'listen' : 'poll',
+      ...leaderStatus(this.leadership?.inspect() ?? [], clock.monotonicMs()),
       chain_lag_records: auditFacts(actors)?.lagRecords ?? null,
       policy: { digest: policyFacts(actors)?.digest ?? null },
       actors: actors.map(({ name, thread, state, readDepth, writeDepth, restarts, facts }) => ({
@@ -264,10 +301,10 @@ export class Server {
 async function openMetrics(
   { metricsListen }: ServeOptions,
   log: Log,
-  supervisor: () => Supervisor<FrontControl> | undefined,
+  measure: () => Promise<MetricsSnapshot>,
 ): Promise<MetricsListener> {
   try {
-    return await MetricsListener.open(metricsListen, () => measured(supervisor()), log);
+    return await MetricsListener.open(metricsListen, measure, log);
   } catch (cause) {
     const where = `${metricsListen.host}:${metricsListen.port}`;
     throw new CodedError('port_taken', `Cannot serve metrics on ${where}.`, { cause });
@@ -276,6 +313,7 @@ async function openMetrics(
 
 async function measured(
   supervisor: Supervisor<FrontControl> | undefined,
+  leases: readonly LeaseView[],
 ): Promise<MetricsSnapshot> {
   if (supervisor === undefined) return { fronts: [], actors: [], others: [] };
   const { actors, store } = await supervisor.inspect();
@@ -283,5 +321,6 @@ async function measured(
   const log = logFamilies(droppedLogLines());
   const others = [...storeFamilies(store), ...limiterFamilies(actors)];
   const evidence = [...evidenceFamilies(actors), ...policyFamilies(actors)];
-  return { fronts, actors, others: [...others, ...evidence, ...log] };
+  const led = leaseFamilies(leases);
+  return { fronts, actors, others: [...others, ...evidence, ...led, ...log] };
 }

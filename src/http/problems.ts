@@ -48,6 +48,7 @@ export const INTERNAL_CODES = {
   directory_held: 'store_unavailable',
   /** A statement that should never fail did: a bug, whose cause is in the log. */
   write_refused: 'internal_error',
+  fenced: 'internal_error',
 } as const satisfies Partial<Record<StoreCode, RuntimeCode | StoreCode>>;
 type InternalCode = keyof typeof INTERNAL_CODES;
 

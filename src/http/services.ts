@@ -9,6 +9,7 @@ import type { Clock } from '../runtime/clock.js';
 import type { Log } from '../runtime/log.js';
 import type { Random } from '../runtime/random.js';
 import type { AdminToken } from './authorization.js';
+import type { LeaseStatus } from './lease-families.js';
 
 /** What does not change while a front server runs. */
 export interface FrontOptions {
@@ -62,6 +63,9 @@ export interface StatusDocument {
   /** How changes by other replicas get here. */
   readonly push?: 'listen' | 'poll';
   /** Events that wait for their place in the evidence chain; null: not known at the moment. */
+  /** The main lease; null before the elector is there. */
+  readonly leader?: LeaseStatus | null;
+  readonly leases?: readonly LeaseStatus[];
   readonly chain_lag_records?: number | null;
   /** Of the policy in force; null: there is none. */
   readonly policy?: { readonly digest: string | null };

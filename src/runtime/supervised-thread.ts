@@ -9,6 +9,7 @@ import { type Remote, releaseProxy, transfer, wrap } from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { type Clock, delay, repeat } from './clock.js';
 import { CodedError, describe } from './failure.js';
+import type { Fence } from './lease.js';
 import type { Log } from './log.js';
 import type { Random } from './random.js';
 import { backoffMs, RESTART_BOUNDS, RestartIntensity } from './restart-policy.js';
@@ -34,6 +35,8 @@ export interface SupervisionEnvironment {
   readonly log: Log;
   /** The process should end: too many deaths, or an actor that crashes again and again. */
   readonly onFatal: (reason: string) => void;
+  /** A thread was refused a write under a term. */
+  readonly onFenced?: (fence: Fence) => void;
   /** Default: `ANSWER_BOUNDS`. */
   readonly answers?: AnswerBounds;
 }
@@ -162,6 +165,10 @@ export class SupervisedThread<Control extends ThreadControl> {
   }
 
   private received(event: ThreadEvent): void {
+    if (event.type === 'fenced') {
+      this.environment.onFenced?.(event.fence);
+      return;
+    }
     this.environment.log.error({ actor: event.actor, error: event.error }, 'Restarts exhausted.');
     this.environment.onFatal(`The actor ${event.actor} crashed too often.`);
   }

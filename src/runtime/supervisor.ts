@@ -6,6 +6,7 @@ import type { Remote } from 'comlink';
 import type { ActorSnapshot } from './actor-metrics.js';
 import { delay } from './clock.js';
 import { CodedError, describe } from './failure.js';
+import type { Fence } from './lease.js';
 import {
   SupervisedThread,
   type SupervisionEnvironment,
@@ -58,6 +59,8 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
     private readonly environment: SupervisionEnvironment,
     /** Called when a front thread (re)started, before it opens: to hand it what it must know. */
     private readonly onFrontStarted: (front: SupervisedThread<FrontControl>) => Promise<void>,
+    /** The terms that hold now: what a thread of actors that (re)started is told. */
+    private readonly terms: () => readonly Fence[] = () => [],
   ) {
     this.actorThreads = actorSpecs.map((spec) => this.actorThread(spec));
     this.fronts = frontSpecs.map((spec) => this.frontThread(spec));
@@ -86,6 +89,27 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
       running.map((front) => Promise.race([front.call(use), late])),
     );
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  }
+
+  /** Tells every thread of actors; one that is down is told at its start (`terms`). */
+  beginTerm(fence: Fence): void {
+    for (const { spec, thread } of this.actorThreads) {
+      if (thread.state === 'running') this.tellTerm(spec.name, thread, fence);
+    }
+  }
+
+  /** Resolves when no thread does anything under that term; one that dies has stopped as well. */
+  async endTerm(fence: Fence): Promise<void> {
+    const ends = this.actorThreads.map(({ thread }) =>
+      thread.call((control) => control.endTerm(fence) as Promise<void>).catch(() => undefined),
+    );
+    await Promise.all(ends);
+  }
+
+  private tellTerm(name: string, thread: SupervisedThread<ActorThreadControl>, fence: Fence): void {
+    thread
+      .call((control) => control.beginTerm(fence) as Promise<void>)
+      .catch((error: unknown) => this.report(name, error));
   }
 
   /** All actors as they are now, the stores' facts added up, and what is wrong, as phrases. */
@@ -155,6 +179,7 @@ export class Supervisor<FrontControl extends FrontThreadControl> {
 
   private actorThreadStarted(own: ActorThread): void {
     for (const front of this.fronts) if (front.state === 'running') this.connect(front, own);
+    for (const fence of this.terms()) this.tellTerm(own.spec.name, own.thread, fence);
     own.thread
       .call((control) => control.open() as Promise<void>)
       .catch((error: unknown) => this.report(own.spec.name, error));

@@ -7,7 +7,9 @@ import { expose } from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import type { ActorHost } from './actor-host.js';
 import type { ActorSnapshot } from './actor-metrics.js';
+import type { Fence } from './lease.js';
 import type { AskMessage } from './protocol.js';
+import type { ThreadTerms } from './thread-terms.js';
 
 /** What every thread of a process can be told. */
 export interface ThreadControl {
@@ -27,6 +29,10 @@ export interface ActorThreadControl extends ThreadControl {
   /** One front thread's port; asks come over it from now on. */
   attach(port: MessagePort): void;
   snapshots(): ActorThreadSnapshot;
+  /** A term of this process began; the same again changes nothing. */
+  beginTerm(fence: Fence): void;
+  /** Resolves when what this thread did under that term has stopped. */
+  endTerm(fence: Fence): Promise<void>;
   /** Resolves when no mailbox holds anything. */
   drained(): Promise<void>;
 }
@@ -55,11 +61,10 @@ export interface ThreadStart<Data> {
 }
 
 /** What a thread tells the supervisor by itself. */
-export interface ThreadEvent {
-  readonly type: 'exhausted';
-  readonly actor: string;
-  readonly error: string;
-}
+export type ThreadEvent =
+  | { readonly type: 'exhausted'; readonly actor: string; readonly error: string }
+  /** A write under that term was refused. */
+  | { readonly type: 'fenced'; readonly fence: Fence };
 
 /** The start data of the thread that this is called in. */
 export function threadStart<Data>(): ThreadStart<Data> {
@@ -76,6 +81,7 @@ export function serveControl(control: ThreadControl): void {
 /** The control surface of a thread of actors; `store` is asked for facts and closed last. */
 export function actorThreadControl(
   host: ActorHost,
+  terms: ThreadTerms,
   store: { facts(): Readonly<Record<string, number>>; close(): Promise<void> },
 ): ActorThreadControl {
   const ports = new Set<MessagePort>();
@@ -91,6 +97,8 @@ export function actorThreadControl(
       });
     },
     snapshots: () => ({ actors: host.snapshots(), store: store.facts() }),
+    beginTerm: (fence) => terms.begin(fence),
+    endTerm: (fence) => terms.end(fence),
     drained: () => host.drained(),
     close: async () => {
       await host.close();

@@ -11,6 +11,8 @@ export const STORE_CODES = [
   'history_changed',
   /** The store refused a statement of the unit. Nothing was written. */
   'write_refused',
+  /** The unit's fence is not the lease's any more: its term is over. Nothing was written. */
+  'fenced',
   /** A record, format or schema that this binary does not know. Use a newer binary. */
   'incompatible',
   /** Stored bytes are not what was written. The message has file, line and byte offset. */

@@ -5,6 +5,7 @@
  *
  * Source: DESIGN §3 and ADR-0021 ("Shared logs and replica consistency").
  */
+import type { Fence, LeaseRow } from '../runtime/lease.js';
 import type { EvidenceEvent, EvidenceStore } from './evidence-store.js';
 
 /** How far a view has applied one stream. */
@@ -148,6 +149,11 @@ export interface UnitOfWork {
   /** KV keys to read; the rows that exist stay locked until the end. */
   readonly kv?: readonly string[];
   readonly documents?: readonly DocumentKey[];
+  /**
+   * Only under this term. It is looked for under the locks, and held until the end: whoever takes
+   * the lease over waits for the unit, or the unit fails with `fenced`.
+   */
+  readonly fence?: Fence;
 }
 
 /** What the lock let through: all that `decide` may know. */
@@ -230,11 +236,13 @@ export interface Store {
    * live row, at most `COMMIT_ATTEMPTS_MAX` times), writes and commits. What `decide` throws is
    * rethrown after a rollback. Throws `StoreError`: `store_unavailable` (nothing was written),
    * `outcome_unknown` (the commit was sent, its answer lost), `history_changed`, `write_refused`
-   * (the store refused a statement: nothing was written, and trying a part may succeed).
+   * (the store refused a statement: nothing was written, and trying a part may succeed), `fenced`.
    */
   commit(unit: UnitOfWork, decide: (locked: Locked) => Changes): Promise<Committed>;
   readonly kv: KeyValue;
   readonly evidence: EvidenceStore;
+  /** Every lease there ever was, in the order of their names. */
+  leases(): Promise<LeaseRow[]>;
   documents(keys: readonly DocumentKey[]): Promise<StoredDocument[]>;
   /** Live documents of a kind with an id after `afterId` ('' for the first), in id order. */
   listDocuments(kind: string, afterId: string, limit: number): Promise<StoredDocument[]>;

@@ -12,6 +12,7 @@ import { AckTable } from '../ack-table.js';
 import type { DirectLinker } from '../chain-linker.js';
 import { FORMAT_NEWEST } from '../envelope.js';
 import type { StoredHead } from '../evidence-store.js';
+import { LeaseTable } from '../lease-table.js';
 import type { Position, StoredRecord } from '../store.js';
 import { StoreError } from '../store-error.js';
 import { ChainSegments, headOf } from './chain-segments.js';
@@ -37,6 +38,7 @@ export class FileDatabase {
   readonly tables = new Tables();
   /** In memory only: when this process stops, no gateway is connected to it. */
   readonly acks = new AckTable();
+  readonly leases = new LeaseTable();
   private readonly state: CommitState;
   private readonly group: GroupCommit;
   private readonly generations: Generations;

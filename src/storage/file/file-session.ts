@@ -1,6 +1,8 @@
 /** One client of the storage thread: takes its requests, in order, and answers each. */
 
 import { CodedError } from '../../runtime/failure.js';
+import type { ClaimedLease, LeaseClaim } from '../../runtime/lease.js';
+import { STEP_DOWN_PREFIX, stepDownToken } from '../lease-table.js';
 import { type DocumentKey, documentName, type KvEntry, type StoredDocument } from '../store.js';
 import { StoreError } from '../store-error.js';
 import {
@@ -120,6 +122,13 @@ export class FileSession {
         database.acks.record(replicaStart, acks, database.nowMs + ttlMs, database.nowMs);
         return undefined;
       }
+      case 'claimLeases':
+        return request.claims.map((claim) => this.claimLease(claim, request.ttlMs));
+      case 'releaseLeases':
+        for (const fence of request.fences) database.leases.release(fence, database.nowMs);
+        return undefined;
+      case 'leases':
+        return database.leases.list(database.nowMs);
       case 'chainHead':
         return database.head;
       case 'gatewayAcks':
@@ -127,6 +136,12 @@ export class FileSession {
       case 'sweep':
         return database.tables.sweep(request.limit, database.nowMs);
     }
+  }
+
+  private claimLease(claim: LeaseClaim, ttlMs: number): ClaimedLease {
+    const { leases, tables, nowMs } = this.database;
+    const asked = tables.value(STEP_DOWN_PREFIX + claim.lease, nowMs)?.value;
+    return { ...leases.claim(claim, ttlMs, nowMs), stepDownToken: stepDownToken(asked) };
   }
 
   private replaceEpoch({ id, seenEpoch }: CallOf<'replaceEpoch'>): void {
@@ -160,6 +175,7 @@ export class FileSession {
   private grant(unit: Unit): GrantedUnit | Behind {
     const { database } = this;
     const { position, kv, documents } = unit.body;
+    this.requireTerm(unit);
     const caughtUp = database.catchUp(position);
     if (caughtUp.behind) return caughtUp;
     return {
@@ -169,6 +185,15 @@ export class FileSession {
       documents: this.documents(documents),
       writeFormat: database.tables.writeFormat,
     };
+  }
+
+  private isFenced({ body: { fence } }: Unit): boolean {
+    const { leases, nowMs } = this.database;
+    return fence !== undefined && !leases.holds(fence, nowMs);
+  }
+
+  private requireTerm(unit: Unit): void {
+    if (this.isFenced(unit)) throw fencedError();
   }
 
   private write(request: CallOf<'write'>): void {
@@ -186,6 +211,14 @@ export class FileSession {
         ? {}
         : { chain: (tail) => database.linker.link(tail, request.evidence) }),
       evaluate: (draft, nowMs) => {
+        // Once more where nothing can come between it and the write.
+        if (this.isFenced(unit)) {
+          const onDurable = (): void => {
+            database.units.end(unit);
+            this.fail(request.id, fencedError());
+          };
+          return { isVoid: true, appends: [], operations: [], onDurable };
+        }
         const operations = evaluateChanges(draft, request, nowMs);
         return {
           isVoid: operations === undefined,
@@ -302,6 +335,10 @@ export class FileSession {
         : new StoreError('store_unavailable', 'The storage thread failed.', { cause: error });
     this.send({ id, ok: false, code, message });
   }
+}
+
+function fencedError(): StoreError {
+  return new StoreError('fenced', 'The term of the lease is over.');
 }
 
 /** Rows that a unit writes; another unit that read one under a lock goes first. */

@@ -3,6 +3,7 @@
  * port, reads the journal's files itself, and knows from shared memory when there is nothing new.
  */
 import type { Clock } from '../../runtime/clock.js';
+import type { LeaseRow } from '../../runtime/lease.js';
 import type { EvidenceStore } from '../evidence-store.js';
 import {
   CATCH_UP_PAGE_MAX,
@@ -152,6 +153,10 @@ export class FileStore implements Store {
     return this.calls.call('gatewayAcks', {});
   }
 
+  leases(): Promise<LeaseRow[]> {
+    return this.calls.call('leases', {});
+  }
+
   sweep(limit: number): Promise<number> {
     return this.calls.call('sweep', { limit });
   }
@@ -244,11 +249,18 @@ export class FileStore implements Store {
   private async lock(
     unit: UnitOfWork,
   ): Promise<{ granted: GrantedUnit; records: readonly StoredRecord[] }> {
-    const { streams, kv = [], documents = [] } = unit;
+    const { streams, kv = [], documents = [], fence } = unit;
+    const fenced = fence === undefined ? {} : { fence };
     const foreign: StoredRecord[] = [];
     let { position } = unit;
     for (let attempt = 1; attempt <= BEHIND_ATTEMPTS_MAX; attempt += 1) {
-      const granted = await this.calls.call('lock', { streams, position, kv, documents });
+      const granted = await this.calls.call('lock', {
+        streams,
+        position,
+        kv,
+        documents,
+        ...fenced,
+      });
       if (!granted.behind) {
         this.heads.learn(granted.slots);
         return { granted, records: [...foreign, ...granted.records] };

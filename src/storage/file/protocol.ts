@@ -4,6 +4,7 @@
  * their code.
  */
 import type { MessagePort } from 'node:worker_threads';
+import type { ClaimedLease, Fence, LeaseClaim, LeaseRow } from '../../runtime/lease.js';
 import type {
   ChainedRecord,
   ChainStatement,
@@ -84,6 +85,7 @@ export interface LockRequestBody {
   readonly position: Position;
   readonly kv: readonly string[];
   readonly documents: readonly DocumentKey[];
+  readonly fence?: Fence;
 }
 
 /** A unit of work after its decision. */
@@ -126,6 +128,12 @@ export interface Calls {
     answer: undefined;
   };
   gatewayAcks: { request: object; answer: GatewayAckRow[] };
+  claimLeases: {
+    request: { readonly claims: readonly LeaseClaim[]; readonly ttlMs: number };
+    answer: ClaimedLease[];
+  };
+  releaseLeases: { request: { readonly fences: readonly Fence[] }; answer: undefined };
+  leases: { request: object; answer: LeaseRow[] };
   sweep: { request: { readonly limit: number }; answer: number };
   replaceEpoch: { request: { readonly seenEpoch: string }; answer: string };
   /** Appends a statement of the chain about itself. */

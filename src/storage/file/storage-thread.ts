@@ -11,6 +11,7 @@
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { systemClock } from '../../runtime/clock.js';
+import type { LeaseStore } from '../../runtime/lease.js';
 import { type Log, type LogFields, silentLog } from '../../runtime/log.js';
 import { type StoreCode, StoreError } from '../store-error.js';
 import type { FileStoreConnection } from './protocol.js';
@@ -49,6 +50,8 @@ export interface StorageThread {
   connect(): FileStoreConnection;
   /** Resolves when a commit of nothing was written and synced; else rejects. */
   probe(): Promise<void>;
+  /** For the elector; the leases are gone with the thread, and nobody else's ever. */
+  readonly leases: LeaseStore;
   /** Called once if the thread ends without `close`; every store on it is then unavailable. */
   onDeath(callback: (cause: unknown) => void): void;
   /** Idempotent. The directory is free once it resolves. */
@@ -122,6 +125,15 @@ function handle(
     connect,
     probe: async () => {
       await calls.call('probe', {});
+    },
+    leases: {
+      isHinted: false,
+      claim: (claims, ttlMs) => calls.call('claimLeases', { claims, ttlMs }),
+      release: async (fences) => {
+        await calls.call('releaseLeases', { fences });
+      },
+      onHint: () => undefined,
+      close: async () => undefined,
     },
     onDeath: (callback) => {
       void exited.then(() => {

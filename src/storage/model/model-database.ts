@@ -7,6 +7,7 @@ import type { Clock } from '../../runtime/clock.js';
 import type { Random } from '../../runtime/random.js';
 import { AckTable } from '../ack-table.js';
 import { FORMAT_NEWEST, type Format } from '../envelope.js';
+import { LeaseTable } from '../lease-table.js';
 import {
   type Append,
   CATCH_UP_PAGE_MAX,
@@ -51,6 +52,7 @@ export class ModelDatabase {
   tables = new ModelTables();
   evidence = new ModelEvidence();
   readonly acks = new AckTable();
+  readonly leases = new LeaseTable();
   private epoch: string;
   private serverStart = 1;
   private historyChanged = false;
@@ -130,6 +132,7 @@ export class ModelDatabase {
   commit(unit: UnitOfWork, decide: (locked: Locked) => Changes): Committed {
     for (let attempt = 1; attempt <= COMMIT_ATTEMPTS_MAX; attempt += 1) {
       const locked = this.lock(unit);
+      this.requireTerm(unit);
       const changes = decide(locked);
       for (const { stream } of changes.appends ?? []) {
         if (!unit.streams.includes(stream)) throw new RangeError(`Stream ${stream} is not locked.`);
@@ -146,6 +149,11 @@ export class ModelDatabase {
       this.historyChanged = false;
     }
     return this.epoch;
+  }
+
+  private requireTerm({ fence }: UnitOfWork): void {
+    if (fence === undefined || this.leases.holds(fence, this.nowMs())) return;
+    throw new StoreError('fenced', `The term of ${fence.lease} is over.`);
   }
 
   private lock(unit: UnitOfWork): Locked {

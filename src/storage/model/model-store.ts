@@ -2,6 +2,7 @@
  * One replica's or thread's handle on a `ModelDatabase`, with hooks through which a simulation
  * delays, refuses or loses operations. Without hooks a catch-up is synchronous.
  */
+import type { LeaseRow } from '../../runtime/lease.js';
 import type {
   ChainedRecord,
   ChainLinker,
@@ -40,6 +41,7 @@ export type ModelOperation =
   | 'count'
   | 'sightings'
   | 'gatewayAcks'
+  | 'leases'
   | 'evidence'
   | 'sweep'
   | 'replaceEpoch';
@@ -153,6 +155,10 @@ export class ModelStore implements Store {
 
   async gatewayAcks(): Promise<GatewayAckRow[]> {
     return this.run('gatewayAcks', () => this.database.acks.live(this.database.nowMs()));
+  }
+
+  async leases(): Promise<LeaseRow[]> {
+    return this.run('leases', () => this.database.leases.list(this.database.nowMs()));
   }
 
   async sweep(limit: number): Promise<number> {

@@ -36,7 +36,8 @@ const IDLE_MAX_MS = 60_000;
 /** What queries failed with, to be told apart from what the code around them throws. */
 const queryErrors = new WeakSet<object>();
 
-const rawText = { getTypeParser: () => (value: string) => value };
+/** Values as the server wrote them: their readers know the types. */
+export const rawText = { getTypeParser: () => (value: string) => value };
 
 /** What the pool shares with its store. `pooled` says that the URL leads to a pooler. */
 export interface ConnectionsOptions {

@@ -18,7 +18,7 @@ import type { Statement } from './connections.js';
 import { toStoreError } from './database-error.js';
 
 /** The channel of all hints of a database; the payload is the stream. */
-const CHANNEL = 'halo_hint';
+export const HINT_CHANNEL = 'halo_hint';
 /** A pause between two beats: with `ECHO_MAX_MS` and a connect it stays below ten seconds. */
 const BEAT_PERIOD_MS = 3_000;
 /** A notification to oneself takes a millisecond; four seconds say that it will not come. */
@@ -31,7 +31,7 @@ export const NOTIFY: Statement = { name: 'halo_hint', text: 'SELECT pg_notify($1
 
 /** The parameters of `NOTIFY` for one stream. */
 export function notifyValues(stream: string): unknown[] {
-  return [CHANNEL, stream];
+  return [HINT_CHANNEL, stream];
 }
 
 /** What a listener needs of its thread. */
@@ -116,13 +116,13 @@ export class HintListener {
     failed.catch(() => undefined);
     client.on('notification', ({ payload }) => this.#notified(payload ?? ''));
     await Promise.race([client.connect(), failed]);
-    client.query(`LISTEN ${CHANNEL}`).catch((error: unknown) => this.#failed?.(error));
+    client.query(`LISTEN ${HINT_CHANNEL}`).catch((error: unknown) => this.#failed?.(error));
     while (!this.#closed) {
       const echo = new Promise<void>((resolve) => {
         this.#echoed = resolve;
       });
       client
-        .query('SELECT pg_notify($1, $2)', [CHANNEL, this.#beat])
+        .query('SELECT pg_notify($1, $2)', [HINT_CHANNEL, this.#beat])
         .catch((error: unknown) => this.#failed?.(error));
       await Promise.race([echo, failed, late(clock)]);
       if (!this.#listening) {

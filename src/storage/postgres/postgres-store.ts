@@ -4,6 +4,7 @@
  * UPDATE and DELETE are all it needs.
  */
 import type { Clock } from '../../runtime/clock.js';
+import type { LeaseRow } from '../../runtime/lease.js';
 import type { Random } from '../../runtime/random.js';
 import type { ChainLinker, EvidenceStore } from '../evidence-store.js';
 import type {
@@ -33,6 +34,7 @@ import { evidenceStore } from './evidence-chain.js';
 import { type OutboxSeal, OutboxWriters } from './evidence-outbox.js';
 import { listGatewayAcks, recordGatewayAcks } from './gateway-acks.js';
 import { keyValue } from './key-value.js';
+import { listLeases } from './leases.js';
 import { replay } from './replay.js';
 import { replaceEpoch, sweep } from './store-row.js';
 import { UnitRunner } from './unit-of-work.js';
@@ -156,6 +158,10 @@ export class PostgresStore implements Store {
 
   gatewayAcks(): Promise<GatewayAckRow[]> {
     return listGatewayAcks(this.#connections);
+  }
+
+  leases(): Promise<LeaseRow[]> {
+    return listLeases(this.#connections);
   }
 
   sweep(limit: number): Promise<number> {

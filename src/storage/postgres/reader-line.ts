@@ -8,6 +8,7 @@
  */
 import pg from 'pg';
 import { directConfig } from './connection.js';
+import { rawText } from './connections.js';
 import { toStoreError } from './database-error.js';
 import {
   CATCH_UP,
@@ -55,8 +56,6 @@ export async function openLine(config: pg.ClientConfig, pooled: boolean): Promis
   }
   return pooled ? new PooledLine(client) : new DirectLine(client);
 }
-
-const rawText = { getTypeParser: () => (value: string) => value };
 
 class PooledLine implements ReaderLine {
   destroyed = false;

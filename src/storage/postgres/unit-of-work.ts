@@ -7,6 +7,7 @@
  * what was committed meanwhile is skipped: records are lost.) The second trip writes and commits.
  */
 import { createHash } from 'node:crypto';
+import type { Fence } from '../../runtime/lease.js';
 import type { Random } from '../../runtime/random.js';
 import {
   CATCH_UP_PAGE_MAX,
@@ -39,6 +40,7 @@ import {
   questionValues,
 } from './journal.js';
 import { foldValues, LOCK_VALUES, metLiveRow, readEntries, writeValues } from './key-value.js';
+import { LOCK_TERM } from './leases.js';
 import { NOTIFY, notifyValues } from './listener.js';
 import { integer, type Row } from './row.js';
 import { BEGIN, commitTogether, ROUND_TRIP_MAX_MS, rollBack, together } from './transaction.js';
@@ -120,10 +122,11 @@ async function lockAndRead(session: Session, unit: UnitOfWork): Promise<Locked> 
         session.script(beginAndLock(unit.streams), ROUND_TRIP_MAX_MS),
         lockValues(session, unit.kv ?? []),
         lockDocuments(session, unit.documents ?? []),
+        lockTerm(session, unit.fence),
         session.send(CATCH_UP, questionValues(asked), ROUND_TRIP_MAX_MS),
       ] as const,
   );
-  const [, values, documents, rows] = await together(sent);
+  const [, values, documents, , rows] = await together(sent);
   let caught = interpret(asked, rows);
   const records = [...caught.records];
   while (caught.more) {
@@ -146,6 +149,14 @@ async function lockDocuments(session: Session, keys: readonly DocumentKey[]): Pr
   if (keys.length === 0) return [];
   const values = [keys.map(({ kind }) => kind), keys.map(({ id }) => id)];
   return session.send(LOCK_DOCUMENTS, values, ROUND_TRIP_MAX_MS);
+}
+
+/** After every other wait, so that it is judged when all of them are over. */
+async function lockTerm(session: Session, fence: Fence | undefined): Promise<void> {
+  if (fence === undefined) return;
+  const { lease, holder, token } = fence;
+  const rows = await session.send(LOCK_TERM, [lease, holder, token], ROUND_TRIP_MAX_MS);
+  if (rows.length === 0) throw new StoreError('fenced', `The term of ${lease} is over.`);
 }
 
 function byName(rows: readonly Row[]): ReadonlyMap<string, StoredDocument> {
