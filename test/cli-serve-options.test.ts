@@ -51,7 +51,7 @@ t.test('every option of serve that is built has an effect', async (t) => {
     `${POSTGRES} --listen [::1]:0 --metrics-listen 0.0.0.0:9000 --database-direct-url-file direct` +
       ' --database-pooled --database-max-conns 32 --database-insecure-tls --auto-migrate' +
       ' --front-threads 2 --actor-threads 3 --trusted-proxies 10.1.2.3/8,::1' +
-      ' --shutdown-grace 500ms --log-level debug --ready-file ready --checkpoint-file checkpoints' +
+      ' --lease-ttl 3s --shutdown-grace 500ms --log-level debug --ready-file ready --checkpoint-file checkpoints' +
       ' --policy-dir policy',
   );
   t.same(all, {
@@ -75,6 +75,7 @@ t.test('every option of serve that is built has an effect', async (t) => {
     frontThreads: 2,
     actorThreads: 3,
     trustedProxies: ['10.0.0.0/8', '::1/128'],
+    leaseTtlMs: 3_000,
     shutdownGraceMs: 500,
     logLevel: 'debug',
     readyFile: 'ready',

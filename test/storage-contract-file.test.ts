@@ -27,6 +27,7 @@ for (const logBytesMin of [LOG_BYTES_MIN, SMALL_LOG_BYTES]) {
       return {
         store: opened.connect(),
         another: async () => opened.connect(),
+        leases: opened.leases,
         advance: opened.advance,
         close: async () => {
           await opened.close();
@@ -51,6 +52,7 @@ registerStorageContract({
     return {
       store: await another(),
       another,
+      leases: () => thread.leases,
       close: async () => {
         await Promise.all(stores.map((store) => store.close()));
         await thread.close();

@@ -2,6 +2,7 @@ import t from 'tap';
 import { type Clock, systemClock } from '../src/runtime/clock.js';
 import { seededRandom } from '../src/runtime/random.js';
 import { ModelDatabase } from '../src/storage/model/model-database.js';
+import { ModelLeases } from '../src/storage/model/model-leases.js';
 import { ModelStore } from '../src/storage/model/model-store.js';
 import { StoreError } from '../src/storage/store-error.js';
 import { linkerOfTheModel } from './fixtures/contract-evidence.js';
@@ -33,6 +34,7 @@ registerStorageContract({
         stores.push(store);
         return store;
       },
+      leases: () => new ModelLeases(database),
       advance: clock.advance,
       rememberForRestore: async () => {
         const backup = database.remember();

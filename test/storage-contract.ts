@@ -4,6 +4,7 @@
  * it knows a backend; what a backend cannot do is an absent member of `ContractStore`.
  */
 import t from 'tap';
+import type { LeaseStore } from '../src/runtime/lease.js';
 import type { Store } from '../src/storage/store.js';
 import { registerCounting } from './storage-contract/counting.js';
 import { registerEvidence } from './storage-contract/evidence.js';
@@ -12,6 +13,7 @@ import { registerHistory } from './storage-contract/history.js';
 import { registerInterleavings } from './storage-contract/interleavings.js';
 import { registerJournal } from './storage-contract/journal.js';
 import { registerKeyValue } from './storage-contract/key-value.js';
+import { registerLeases } from './storage-contract/leases.js';
 import { registerTables } from './storage-contract/tables.js';
 import { registerUnitOfWork } from './storage-contract/unit-of-work.js';
 
@@ -29,6 +31,8 @@ export interface ContractStore {
   readonly store: Store;
   /** A second store on the same data, as another replica or another thread has. */
   another(): Promise<Store>;
+  /** The leases of the same data, as another process's elector has them. */
+  leases(): LeaseStore;
   /** Moves the store's clock on. Absent: the tests wait for the real one. */
   advance?(ms: number): void | Promise<void>;
   /**
@@ -52,6 +56,7 @@ export function registerStorageContract(backend: ContractBackend): void {
   registerCounting(backend);
   registerGatewayAcks(backend);
   registerEvidence(backend);
+  registerLeases(backend);
   registerHistory(backend);
   registerInterleavings(backend);
 }

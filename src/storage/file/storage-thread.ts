@@ -14,6 +14,7 @@ import { systemClock } from '../../runtime/clock.js';
 import type { LeaseStore } from '../../runtime/lease.js';
 import { type Log, type LogFields, silentLog } from '../../runtime/log.js';
 import { type StoreCode, StoreError } from '../store-error.js';
+import { fileLeases } from './file-leases.js';
 import type { FileStoreConnection } from './protocol.js';
 import { StorageCalls } from './storage-calls.js';
 
@@ -50,7 +51,7 @@ export interface StorageThread {
   connect(): FileStoreConnection;
   /** Resolves when a commit of nothing was written and synced; else rejects. */
   probe(): Promise<void>;
-  /** For the elector; the leases are gone with the thread, and nobody else's ever. */
+  /** For the elector. */
   readonly leases: LeaseStore;
   /** Called once if the thread ends without `close`; every store on it is then unavailable. */
   onDeath(callback: (cause: unknown) => void): void;
@@ -126,15 +127,7 @@ function handle(
     probe: async () => {
       await calls.call('probe', {});
     },
-    leases: {
-      isHinted: false,
-      claim: (claims, ttlMs) => calls.call('claimLeases', { claims, ttlMs }),
-      release: async (fences) => {
-        await calls.call('releaseLeases', { fences });
-      },
-      onHint: () => undefined,
-      close: async () => undefined,
-    },
+    leases: fileLeases(calls),
     onDeath: (callback) => {
       void exited.then(() => {
         if (closing === undefined) callback(cause());

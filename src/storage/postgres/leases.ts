@@ -86,6 +86,8 @@ const LIST: Statement = {
 /** The server gives up a little before the client does. */
 const SETTINGS = ['lock_timeout=1500', 'statement_timeout=1800'];
 const BOUND_MAX_MS = 2_000;
+/** A connection is made within this on the same network, whatever the lease's life is. */
+const BOUND_MIN_MS = 300;
 
 /** How to reach the database, and whether the way leads through a pooler. */
 export interface LeasesOptions extends DatabaseAccess {
@@ -134,7 +136,7 @@ export class PostgresLeases implements LeaseStore {
   async claim(claims: readonly LeaseClaim[], ttlMs: number): Promise<ClaimedLease[]> {
     const names = claims.map(({ lease }) => lease);
     const holders = claims.map(({ holder }) => holder);
-    const rows = await this.#run(CLAIM, [names, holders, ttlMs], Math.min(BOUND_MAX_MS, ttlMs / 3));
+    const rows = await this.#run(CLAIM, [names, holders, ttlMs], boundOf(ttlMs));
     const byName = new Map(rows.map((row) => [text(row, 0), row]));
     return names.map((lease) => {
       const row = byName.get(lease) ?? [];
@@ -221,4 +223,9 @@ export class PostgresLeases implements LeaseStore {
       () => undefined,
     );
   }
+}
+
+/** A renewal that is not answered in a third of the lease's life is worth another attempt. */
+function boundOf(ttlMs: number): number {
+  return Math.min(BOUND_MAX_MS, Math.max(BOUND_MIN_MS, ttlMs / 3));
 }
