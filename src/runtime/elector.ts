@@ -9,8 +9,9 @@
  *       └────────────── wound up, given back; with a new holder id ──────────────────────┘
  *
  * What each failure does:
- * - A claim that fails or is not answered changes nothing: the leader tries again, and ends by
- *   itself when its trust runs out, before the store can grant the lease to another.
+ * - A claim that fails or is not answered: the leader tries again, and ends by itself when its
+ *   trust runs out, before the store can grant the lease to another; a candidate begins anew under
+ *   another holder id, and lets what it may have been granted run out.
  * - A claim that is answered after the term ended has no effect; what it granted is given back.
  * - A process that was stopped and continued finds its deadline passed, in every thread at once
  *   (`term-board.ts`), before it is told anything.
@@ -228,8 +229,13 @@ export class Elector {
     } catch (error) {
       log.warn({ error: describe(error) }, 'Leases could not be asked for.');
       const askAtMs = clock.monotonicMs() + timing.retryMs * (0.5 + random.fraction());
-      for (const [lease, state] of due) {
-        if (this.states.get(lease) === state) this.states.set(lease, { ...state, askAtMs });
+      for (const [lease, { holder }] of due) {
+        const state = this.states.get(lease);
+        if (state?.holder !== holder || state.mode === 'ending') continue;
+        // Whether it was granted is unknown. Under the same id a candidate whose answers are lost
+        // would keep the lease from everybody.
+        if (state.mode === 'candidate') this.campaign(lease, askAtMs);
+        else this.states.set(lease, { ...state, askAtMs });
       }
     }
   }
