@@ -51,8 +51,8 @@ t.test('every option of serve that is built has an effect', async (t) => {
     `${POSTGRES} --listen [::1]:0 --metrics-listen 0.0.0.0:9000 --database-direct-url-file direct` +
       ' --database-pooled --database-max-conns 32 --database-insecure-tls --auto-migrate' +
       ' --front-threads 2 --actor-threads 3 --trusted-proxies 10.1.2.3/8,::1' +
-      ' --lease-ttl 3s --shutdown-grace 500ms --log-level debug --ready-file ready --checkpoint-file checkpoints' +
-      ' --policy-dir policy',
+      ' --lease-ttl 3s --shutdown-grace 500ms --log-level debug --ready-file ready' +
+      ' --checkpoint-file checkpoints --policy-dir policy',
   );
   t.same(all, {
     dev: false,
