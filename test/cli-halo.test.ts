@@ -147,7 +147,12 @@ t.test('status shows whatever the server says of itself', async (t) => {
   const status = {
     replica: 'r1',
     backend: 'file',
-    leader: { holder: 'r1', token: 3 },
+    leader: { lease: 'controller', isLeader: true, holder: 'r1.2', token: 3 },
+    leases: [
+      { lease: 'controller', isLeader: true, holder: 'r1.2', token: 3 },
+      { lease: 'audit-export-a', isLeader: false, holder: 'r2.1', token: 7 },
+    ],
+    newer: { b: 2 },
     actors: [
       {
         name: 'devices',
@@ -165,7 +170,10 @@ t.test('status shows whatever the server says of itself', async (t) => {
     [200, status],
   ]);
   const { out } = await halo('status');
-  t.match(out, /^replica {2}r1\nbackend {2}file\nleader {3}holder r1, token 3\n\nNAME /);
+  t.match(
+    out,
+    /^replica {2}r1\nbackend {2}file\nnewer {4}b 2\nleader {3}this replica, term 3\nleases {3}1 of 2 held\n\nNAME /,
+  );
   t.equal(
     out.split('\n\n')[1],
     [

@@ -8,10 +8,26 @@ import type { Shown } from './command.js';
 export async function showStatus(api: Api): Promise<Shown> {
   const value = await api.get('/v1/status');
   if (!isRecord(value)) return { value, text: `${JSON.stringify(value)}\n` };
-  const { actors, ...rest } = value;
-  const facts = Object.entries(rest).map(([name, fact]) => [name, oneLine(fact)] as const);
+  const { actors, leader, leases, ...rest } = value;
+  const told = { ...rest, ...leadershipFacts(leader, leases) };
+  const facts = Object.entries(told).map(([name, fact]) => [name, oneLine(fact)] as const);
   const rows = Array.isArray(actors) ? actors.filter(isRecord) : [];
   return { value, text: factsText(facts) + actorsText(rows) };
+}
+
+/** Who has the main lease, and how many leases this replica has: each one's own are a list. */
+function leadershipFacts(leader: unknown, leases: unknown): Record<string, unknown> {
+  const rows = Array.isArray(leases) ? leases.filter(isRecord) : [];
+  const held = rows.filter(({ isLeader }) => isLeader === true).length;
+  return {
+    ...(isRecord(leader) ? { leader: holderText(leader) } : {}),
+    ...(rows.length > 0 ? { leases: `${held} of ${rows.length} held` } : {}),
+  };
+}
+
+function holderText({ isLeader, holder, token }: Row): string {
+  if (holder === '') return '-';
+  return `${isLeader === true ? 'this replica' : oneLine(holder)}, term ${oneLine(token)}`;
 }
 
 type Row = Readonly<Record<string, unknown>>;
