@@ -177,6 +177,14 @@ t.test('an ack of the future, and whatever is no ack, ends the stream', async (t
   for (let count = 0; count < 200; count += 1) talker.ack(1);
   await until(() => talker.closed !== undefined);
   t.same(talker.closed, { code: 1008, reason: 'too many frames' });
+  const pinger = await push.open();
+  await until(() => pinger.frames.length > 0);
+  for (let count = 0; count < 60; count += 1) pinger.ping();
+  await until(() => pinger.pongs === 60);
+  t.equal(pinger.closed, undefined, 'a client may look for life');
+  for (let count = 0; count < 60; count += 1) pinger.ping();
+  await until(() => pinger.closed !== undefined);
+  t.same(pinger.closed, { code: 1008, reason: 'too many pings' });
 });
 
 t.test('acknowledgements are reported as the least of a gateway, once a second', async (t) => {

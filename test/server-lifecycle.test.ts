@@ -107,6 +107,16 @@ t.test('SIGTERM: unready first, what is in flight is answered, exit 0, nothing l
   t.notOk(existsSync(readyFile), 'the ready file is gone');
 });
 
+t.test('a terminal that closes ends it like SIGTERM', async (t) => {
+  const installation = newInstallation();
+  const server = await HaloServer.start(installation, onFiles());
+  const { credential } = await server.enrol();
+  t.equal(await server.authenticate(credential), 'in');
+  t.equal(await server.stop('SIGHUP'), 0);
+  t.match(server.output, '"signal":"SIGHUP"');
+  t.notOk(existsSync(join(installation.directory, 'ready-1')), 'the ready file is gone');
+});
+
 t.test('secrets are for their owner only, and in no log', async (t) => {
   const installation = newInstallation();
   const directory = mkdtempSync(join(tmpdir(), 'halo-data-'));

@@ -56,7 +56,8 @@ const ACTIONS: Readonly<Record<MigrateOptions['action'], (access: Access) => Pro
   check: async (access) => {
     const checked = await check(access);
     const at = `schema version ${checked.version}`;
-    return { value: checked, text: `The database is at ${at}: this version can serve it.\n` };
+    const text = `The database is at ${at}: this version can serve it.\n`;
+    return { value: checked, text: text + checked.hazards.map(hazardText).join('') };
   },
   finish: async (access) => {
     const done = await finish(access);
@@ -67,6 +68,10 @@ const ACTIONS: Readonly<Record<MigrateOptions['action'], (access: Access) => Pro
     return { value: done, text };
   },
 };
+
+function hazardText(setting: string): string {
+  return `Warning: ${setting} is off, so that a crash of its machine can lose data.\n`;
+}
 
 function planText(planned: MigrationPlan): string {
   const { version, target, pending } = planned;

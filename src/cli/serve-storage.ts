@@ -83,7 +83,10 @@ async function openPostgres(
     const { from, to } = await migrate({ ...access, url: direct ?? access.url });
     if (to > from) log.info({ from, to }, 'The database was migrated.');
   }
-  await check(access);
+  const { hazards } = await check(access);
+  for (const setting of hazards) {
+    log.warn({ setting }, 'A setting of the database is off: a crash of its machine loses data.');
+  }
   // Said at start rather than at the first catch-up: a wrong direct URL is a mistake to mend.
   if (direct !== undefined) await check({ url: direct, insecureTls });
   const listening = direct !== undefined || !pooled ? CONNECTIONS_LISTENING : 0;

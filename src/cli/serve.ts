@@ -65,6 +65,9 @@ function ending(exitCode: number, server: Server, log: Log): number {
   return exitCode;
 }
 
+/** SIGHUP is what a terminal that closes sends; there is no configuration to be read again. */
+const ENDING_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+
 /**
  * Resolves at the first signal; a second one ends the process at once. The end is bounded before
  * anything else is done, as the log could be what holds it.
@@ -79,8 +82,7 @@ function signalled(log: Log, boundEnd: () => void): Promise<undefined> {
       log.info({ signal }, 'Shutting down.');
       resolve(undefined);
     };
-    process.on('SIGTERM', onSignal);
-    process.on('SIGINT', onSignal);
+    for (const signal of ENDING_SIGNALS) process.on(signal, onSignal);
   });
 }
 

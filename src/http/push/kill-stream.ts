@@ -10,6 +10,10 @@ const FRAMES_AHEAD_MAX = 64;
 /** What can be earned: an outage of acknowledgements is made up for in one go. */
 const FRAMES_EARNED_MAX = 1_024;
 
+/** A client that looks for life pings every few seconds; each ping is answered with a write. */
+const PINGS_PER_SECOND = 2;
+const PINGS_AT_ONCE_MAX = 64;
+
 /**
  * What the library keeps with a socket. It copies the properties of this object and drops its
  * class, so the stream is one property of it.
@@ -36,6 +40,8 @@ export class KillStream {
   /** Monotonic time at which it last took a page of its snapshot. */
   progressAtMs = 0;
   private allowance = FRAMES_AHEAD_MAX;
+  private pings = PINGS_AT_ONCE_MAX;
+  private pingedAtMs = 0;
 
   constructor(
     readonly gateway: string,
@@ -54,5 +60,13 @@ export class KillStream {
   spend(): boolean {
     this.allowance -= 1;
     return this.allowance >= 0;
+  }
+
+  /** A ping came from it; false when it is one too many. */
+  spendPing(nowMs: number): boolean {
+    const earned = ((nowMs - this.pingedAtMs) / 1_000) * PINGS_PER_SECOND;
+    this.pings = Math.min(PINGS_AT_ONCE_MAX, this.pings + earned) - 1;
+    this.pingedAtMs = nowMs;
+    return this.pings >= 0;
   }
 }

@@ -122,6 +122,13 @@ export class KillStreams {
     else if (version > stream.acknowledged) stream.acknowledged = version;
   }
 
+  /** The library answers each ping, so that a flood of them keeps its thread busy. */
+  pinged(stream: KillStream): void {
+    const nowMs = this.clock.monotonicMs();
+    stream.heardAtMs = nowMs;
+    if (!stream.spendPing(nowMs)) this.end(stream, CLOSE.protocol, 'too many pings');
+  }
+
   /** The buffer of a socket has room again. */
   drained(stream: KillStream): void {
     if (stream.snapshot === undefined) return;

@@ -91,6 +91,7 @@ export class PushServer {
       open: (socket) => streams.open(socket),
       message: (socket, frame, isBinary) =>
         streams.received(socket.getUserData().stream, frame, isBinary),
+      ping: (socket) => streams.pinged(socket.getUserData().stream),
       pong: (socket) => {
         socket.getUserData().stream.heardAtMs = host.clock.monotonicMs();
       },

@@ -22,6 +22,8 @@ export interface MigrationPlan {
   /** Of this binary. */
   readonly target: number;
   readonly pending: readonly { readonly version: number; readonly name: string }[];
+  /** Settings that are off, so that a crash of the database's machine can lose what is written. */
+  readonly hazards: readonly string[];
 }
 
 /** What one call of `migrate` did; `applied` is empty where another process had done it all. */
@@ -47,7 +49,7 @@ export function plan(options: MigrationOptions): Promise<MigrationPlan> {
     const applied = await readApplied(client);
     const version = applied.at(-1)?.version ?? 0;
     const pending = migrations.filter((migration) => migration.version > version).map(summary);
-    return { version, target: migrations.length, pending };
+    return { version, target: migrations.length, pending, hazards: await readHazards(client) };
   });
 }
 
@@ -91,7 +93,8 @@ export function check(options: MigrationOptions): Promise<MigrationPlan> {
       );
     }
     requireNotAhead(applied, migrations.length);
-    return { version, target: migrations.length, pending: [] };
+    const hazards = await readHazards(client);
+    return { version, target: migrations.length, pending: [], hazards };
   });
 }
 
@@ -158,6 +161,10 @@ const SUITABILITY = `
   SELECT current_setting('server_version_num')::integer AS version,
     current_setting('server_encoding') AS encoding,
     current_setting('synchronous_commit') AS commits`;
+/** Made for throw-away databases, so no reason to refuse; each is lost data on a bad day. */
+const HAZARDS = `
+  SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'
+  ORDER BY name`;
 
 interface Applied {
   readonly version: number;
@@ -169,6 +176,11 @@ async function readApplied(client: pg.Client): Promise<readonly Applied[]> {
   const { rows } = await client.query<{ found: boolean }>(HAS_MIGRATIONS_TABLE);
   if (rows[0]?.found !== true) return [];
   return (await client.query<Applied>(APPLIED)).rows;
+}
+
+async function readHazards(client: pg.Client): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(HAZARDS);
+  return rows.map(({ name }) => name);
 }
 
 async function apply(client: pg.Client, migration: Migration): Promise<void> {
