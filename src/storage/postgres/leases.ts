@@ -16,11 +16,14 @@ import { StoreError } from '../store-error.js';
 import { clientConfig, type DatabaseAccess, directConfig } from './connection.js';
 import { type Connections, rawText, type Statement } from './connections.js';
 import { toStoreError } from './database-error.js';
-import { HINT_CHANNEL } from './listener.js';
 import { flag, integer, integerOrNull, type Row, text } from './row.js';
 
-/** Hints about leases; what is released or asked for is told to every elector. */
-export const LEASES_HINT = 'halo_leases';
+/**
+ * What is released or asked for is told to every elector, on a channel of its own: the main thread
+ * has nothing to do with the hints of streams, which come with every commit.
+ */
+export const LEASES_CHANNEL = 'halo_leases';
+const CHANGED = 'changed';
 
 /**
  * A new lease's token is the time, and a later one greater than the time as well: so a token never
@@ -62,7 +65,7 @@ const RELEASE = `
     FROM unnest($1::text[], $2::text[], $3::int8[]) AS f (name, holder, token)
     WHERE l.name = f.name AND l.holder = f.holder AND l.token = f.token
     RETURNING 1)
-  SELECT pg_notify('${HINT_CHANNEL}', '${LEASES_HINT}') FROM released LIMIT 1`;
+  SELECT pg_notify('${LEASES_CHANNEL}', '${CHANGED}') FROM released LIMIT 1`;
 
 /**
  * The row stays locked until the end: a takeover waits for it. A term that was taken over while
@@ -203,13 +206,13 @@ export class PostgresLeases implements LeaseStore {
     client.on('error', () => undefined);
     client.on('notification', ({ payload }) => {
       if (payload === this.#beat) this.#hinted = true;
-      else if (payload === LEASES_HINT) this.#onHint();
+      else if (payload === CHANGED) this.#onHint();
     });
     await client.connect();
     if (this.options.pooled) return client;
     // Hints count only once one of our own has come back: nobody says that this is no pooler.
-    const listen = `LISTEN ${HINT_CHANNEL}; SELECT pg_notify('${HINT_CHANNEL}', '${this.#beat}')`;
-    await client.query(listen);
+    const beat = `SELECT pg_notify('${LEASES_CHANNEL}', '${this.#beat}')`;
+    await client.query(`LISTEN ${LEASES_CHANNEL}; ${beat}`);
     return client;
   }
 
