@@ -64,6 +64,7 @@ const WRITES: Readonly<Record<string, Readonly<Record<string, Evidence>>>> = {
   gateways: GATEWAYS,
   'audit-chainer': AUDIT,
   decisions: DECISIONS,
+  'audit-export': {},
   limiter: { count: 'A failed attempt is no act: it is counted, and is in the metrics.' },
 };
 /** Recorded by no write: the chainer's own. */

@@ -51,6 +51,7 @@ const environment = {
   evidence: recorder,
   chaining,
   policySource,
+  sinks: [],
 };
 const host = new ActorHost(
   data.actors.map((actor) => actorDefinition(actor, environment)),

@@ -6,6 +6,12 @@ import {
   isAuditWrite,
 } from './audit-chainer/actor.js';
 import { AUDIT_CHAINER_ACTOR } from './audit-chainer/client.js';
+import {
+  type AuditExportEnvironment,
+  auditExportActor,
+  isAuditExportWrite,
+} from './audit-export/actor.js';
+import { AUDIT_EXPORT_ACTOR } from './audit-export/client.js';
 import { type DecisionsEnvironment, decisionsActor, isDecisionWrite } from './decisions/actor.js';
 import { DECISIONS_ACTOR } from './decisions/client.js';
 import { type DevicesEnvironment, devicesActor, isDeviceWrite } from './devices/actor.js';
@@ -23,6 +29,7 @@ export type ActorEnvironment = DevicesEnvironment &
   GatewaysEnvironment &
   LimiterEnvironment &
   AuditChainerEnvironment &
+  AuditExportEnvironment &
   DecisionsEnvironment;
 
 interface CatalogueEntry {
@@ -37,6 +44,7 @@ const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
   [GATEWAYS_ACTOR]: { create: gatewaysActor, isWrite: isGatewayWrite },
   [AUDIT_CHAINER_ACTOR]: { create: auditChainerActor, isWrite: isAuditWrite },
   [LIMITER_ACTOR]: { create: limiterActor, isWrite: isLimiterWrite },
+  [AUDIT_EXPORT_ACTOR]: { create: auditExportActor, isWrite: isAuditExportWrite },
 };
 
 /** All actors, the busiest first, as `placeActors` wants them. */

@@ -173,6 +173,7 @@ export class FrontServer {
         kills: services.kills,
         gateways: services.gateways,
         audit: services.audit,
+        auditExport: services.auditExport,
         decisions: services.decisions,
         killList: () => this.push.killList(),
         limiter: services.limiter,

@@ -1,6 +1,7 @@
 /** Entry of a front thread: one FrontServer and its channels to the actor threads. */
 import type { MessagePort } from 'node:worker_threads';
 import { AUDIT_CHAINER_ACTOR, AuditClient } from '../actors/audit-chainer/client.js';
+import { AUDIT_EXPORT_ACTOR, AuditExportClient } from '../actors/audit-export/client.js';
 import { isActorWrite } from '../actors/catalogue.js';
 import { DECISIONS_ACTOR, DecisionsClient } from '../actors/decisions/client.js';
 import { DEVICES_ACTOR, DevicesClient } from '../actors/devices/client.js';
@@ -75,6 +76,7 @@ const server = new FrontServer(data.options, {
   kills: new KillListClient(placedRef(KILL_LIST_ACTOR)),
   gateways: new GatewaysClient(placedRef(GATEWAYS_ACTOR)),
   audit: new AuditClient(placedRef(AUDIT_CHAINER_ACTOR)),
+  auditExport: new AuditExportClient(placedRef(AUDIT_EXPORT_ACTOR)),
   decisions: new DecisionsClient(placedRef(DECISIONS_ACTOR)),
   limiter: new LimiterClient(placedRef(LIMITER_ACTOR)),
   verifyProof: (publicKey, message, signature) =>

@@ -6,6 +6,12 @@ type Shape = Readonly<Record<string, Struct<unknown, unknown>>>;
 
 /** Throws an Error naming the kind, so that no route is documented by a guess. */
 export function jsonSchemaOf(struct: Struct<unknown, unknown>): JsonSchema {
+  const json = schemaOf(struct);
+  const { type } = json;
+  return typeof type === 'string' && struct.is(null) ? { ...json, type: [type, 'null'] } : json;
+}
+
+function schemaOf(struct: Struct<unknown, unknown>): JsonSchema {
   if (isLeaf(struct.schema)) return struct.schema.json;
   switch (struct.type) {
     case 'object':

@@ -5,6 +5,7 @@
  */
 import type { Route } from './route.js';
 import { auditRoutes } from './routes/audit.js';
+import { auditSinkRoutes } from './routes/audit-sinks.js';
 import { decisionRoutes } from './routes/decisions.js';
 import { deviceRoutes } from './routes/devices.js';
 import { enrollmentRoutes } from './routes/enrollment.js';
@@ -21,5 +22,6 @@ export const ROUTES: readonly Route[] = [
   ...gatewayRoutes,
   ...decisionRoutes,
   ...auditRoutes,
+  ...auditSinkRoutes,
   ...operationRoutes,
 ];

@@ -1,5 +1,6 @@
 /** What the front end is given by the process that hosts it, and what it tells about itself. */
 import type { AuditClient } from '../actors/audit-chainer/client.js';
+import type { AuditExportClient } from '../actors/audit-export/client.js';
 import type { DecisionsClient } from '../actors/decisions/client.js';
 import type { DevicesClient } from '../actors/devices/client.js';
 import type { GatewaysClient } from '../actors/gateways/client.js';
@@ -34,6 +35,7 @@ export interface FrontServices {
   readonly kills: KillListClient;
   readonly gateways: GatewaysClient;
   readonly audit: AuditClient;
+  readonly auditExport: AuditExportClient;
   readonly decisions: DecisionsClient;
   /** Asked about every attempt that failed, and about no other. */
   readonly limiter: LimiterClient;

@@ -20,8 +20,11 @@ export const RESTART_BOUNDS: RestartBounds = {
   windowMs: 60_000,
 };
 
+/** How long the pauses between attempts are. */
+export type BackoffBounds = Pick<RestartBounds, 'backoffMinMs' | 'backoffMaxMs'>;
+
 /** The pause before the attempt after `failures` failures, with full jitter in its upper half. */
-export function backoffMs(failures: number, bounds: RestartBounds, random: Random): number {
+export function backoffMs(failures: number, bounds: BackoffBounds, random: Random): number {
   const whole = Math.min(bounds.backoffMaxMs, bounds.backoffMinMs * 2 ** Math.max(0, failures - 1));
   return whole / 2 + random.fraction() * (whole / 2);
 }

@@ -3,6 +3,7 @@
  * simulated bus, on a connection of their own to the store. It can be stopped, stalled and killed.
  */
 import { AUDIT_CHAINER_ACTOR } from '../../src/actors/audit-chainer/client.js';
+import { AUDIT_EXPORT_ACTOR } from '../../src/actors/audit-export/client.js';
 import {
   ACTOR_NAMES,
   type ActorEnvironment,
@@ -23,9 +24,10 @@ import type { World } from './world.js';
 
 /**
  * The chainer is left out: it signs on a pool of real threads, and has rounds of its own with real
- * processes. What the others enqueue stays in the model's outbox.
+ * processes. What the others enqueue stays in the model's outbox, and so nothing is exported.
  */
-const SIMULATED_ACTORS = ACTOR_NAMES.filter((name) => name !== AUDIT_CHAINER_ACTOR);
+const LEFT_OUT = [AUDIT_CHAINER_ACTOR, AUDIT_EXPORT_ACTOR];
+const SIMULATED_ACTORS = ACTOR_NAMES.filter((name) => !LEFT_OUT.includes(name));
 /** Bugs in one actor that the simulation makes at most: five in a minute end a process. */
 const BUGS_MAX = 3;
 
@@ -167,7 +169,7 @@ export class SimulatedReplica {
     });
     const environment = { store, clock, random, log: silentLog, evidence: world.recorder } as Omit<
       ActorEnvironment,
-      'chaining' | 'policySource'
+      'chaining' | 'policySource' | 'terms' | 'sinks'
     > as ActorEnvironment;
     const definitions = SIMULATED_ACTORS.map((name): ActorDefinition => {
       const definition = actorDefinition(name, environment);

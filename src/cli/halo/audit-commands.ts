@@ -1,10 +1,11 @@
-/** `halo audit tail | export | checkpoint | rotate-key | accept-restore | rotate`. */
+/** `halo audit tail | export | sinks | checkpoint | rotate-key | accept-restore | rotate`. */
 import { systemClock } from '../../runtime/clock.js';
 import { factsText } from '../console.js';
 import { UsageError } from '../exit-codes.js';
 import { parseDurationMs, parsePath, parseWholeNumber } from '../option-values.js';
 import { type Api, ApiError, isRecord, textOf, unexpected } from './api.js';
 import { exportAudit, fileSink } from './audit-export.js';
+import { SINKS_COMMAND } from './audit-sinks.js';
 import { tailAudit } from './audit-tail.js';
 import type { CommandSpec, Shown } from './command.js';
 
@@ -100,6 +101,7 @@ const ROTATE: CommandSpec = {
 export const AUDIT_COMMANDS: readonly CommandSpec[] = [
   TAIL,
   EXPORT,
+  SINKS_COMMAND,
   CHECKPOINT,
   ROTATE_KEY,
   ACCEPT_RESTORE,
