@@ -1,6 +1,7 @@
 /** Forwarding the chain to sinks, on the model store and a simulated clock. */
 import t from 'tap';
 import { DELIVERY_MAX_MS } from '../src/actors/audit-export/forwarder.js';
+import { sinkStatuses } from '../src/actors/audit-export/status.js';
 import { CodedError } from '../src/runtime/failure.js';
 import { ExportWorld, LEASE_TTL_MS, Receiver } from './fixtures/exporting-replica.js';
 
@@ -38,6 +39,20 @@ t.test('a sink gets every record once and in order, and what is chained later', 
   await one.stop();
 });
 
+t.test('a batch holds a mebibyte, or a single record', async (t) => {
+  const world = new ExportWorld(SEED);
+  const receiver = new Receiver();
+  await world.chain(20, 'x'.repeat(200_000));
+  const one = world.replica('one', [receiver.sink('siem', 100)]);
+  await world.until('the chain is delivered', () => receiver.seqs.length === 21);
+  t.strictSame(receiver.seqs, upTo(20));
+  const sizes = receiver.batches.map(({ records }) =>
+    records.reduce((bytes, { text }) => bytes + Buffer.byteLength(text), 0),
+  );
+  t.ok(sizes.every((bytes) => bytes <= 1_048_576) && sizes.length === 4, sizes.join(', '));
+  await one.stop();
+});
+
 t.test('of many replicas one forwards, and each says the same of it', async (t) => {
   const world = new ExportWorld(SEED);
   const receiver = new Receiver();
@@ -55,6 +70,51 @@ t.test('of many replicas one forwards, and each says the same of it', async (t) 
     t.ok(status?.leader?.startsWith(`${leader?.name}.`), 'the leader is named');
   }
   await Promise.all(replicas.map((replica) => replica.stop()));
+});
+
+t.test('a term that ends while a sink is silent ends at once, and then nobody leads', async (t) => {
+  const world = new ExportWorld(SEED);
+  const receiver = new Receiver();
+  receiver.behave = never;
+  await world.chain(3);
+  const one = world.replica('one', [receiver.sink('siem')]);
+  const two = world.replica('two', [receiver.sink('siem')]);
+  await world.until('a delivery is under way', () => receiver.underWay === 1);
+  await Promise.all([one.stop(), two.stop()]);
+  t.pass('although no time passed');
+  const statuses = await sinkStatuses(world.store, world.clock, [receiver.sink('siem')]);
+  t.match(statuses, [{ leader: null, cursor: -1, head: 3, lagRecords: 4 }]);
+  const third = world.replica('third', [receiver.sink('siem')]);
+  await world.clock.advance(10);
+  const asked = third.client.sinks();
+  await world.clock.advance(10);
+  t.match(await asked, [{ leader: /^third\./ }]);
+  await third.stop();
+});
+
+t.test('a cursor that was put back during a delivery is not written over', async (t) => {
+  const world = new ExportWorld(SEED);
+  const receiver = new Receiver();
+  await world.chain(3);
+  const one = world.replica('one', [receiver.sink('siem')]);
+  await world.until('all is delivered', () => receiver.seqs.length === 4);
+  const earlier = world.database.tables.copy();
+  await world.chain(3);
+  await world.until('all is delivered', () => receiver.seqs.length === 7);
+  let answer = (): void => undefined;
+  receiver.behave = () =>
+    new Promise((resolve) => {
+      answer = resolve;
+    });
+  await world.chain(3);
+  await world.until('a delivery is under way', () => receiver.underWay === 1);
+  world.database.tables = earlier;
+  receiver.behave = async () => undefined;
+  answer();
+  await world.until('it went on', () => receiver.seqs.length >= 16);
+  t.strictSame(receiver.seqs, [...upTo(9), 4, 5, 6, 7, 8, 9], 'it went on from what was put back');
+  t.match(await world.cursor('siem'), { seq: 9, failure: null });
+  await one.stop();
 });
 
 t.test('a restart goes on where the last one stopped', async (t) => {
@@ -138,6 +198,12 @@ t.test('a sink that refuses is asked less and less often, at most once a minute'
   t.match(await world.cursor('siem'), {
     failure: { code: 'webhook_refused', message: 'it answered 404' },
   });
+  const told = one.client.sinks();
+  await world.clock.advance(10);
+  const [status] = await told;
+  t.match(status, { cursor: -1, head: 25, lagRecords: 26, lastDeliveredAtMs: null });
+  t.match(status?.lastError, { code: 'webhook_refused', message: 'it answered 404' });
+  t.ok((status?.lastError?.attempts ?? 0) >= 14);
   const complaints = one.messages().filter((message) => message === 'A sink takes no records.');
   t.equal(complaints.length, 1, 'the log is not filled');
   receiver.behave = async () => undefined;
@@ -168,8 +234,11 @@ t.test('a deposed forwarder cannot move the cursor, and its successor repeats', 
   const one = world.replica('one', [receiver.sink('siem')]);
   await world.until('all is delivered', () => receiver.seqs.length === 6);
   // The lease is lost in the store, and the leader does not know: it delivers once more.
-  let answer: () => void = () => undefined;
-  receiver.behave = () => new Promise((resolve) => (answer = resolve));
+  let answer = (): void => undefined;
+  receiver.behave = () =>
+    new Promise((resolve) => {
+      answer = resolve;
+    });
   await world.chain(4);
   await world.until('a delivery is under way', () => receiver.underWay === 1);
   const held = world.database.leases.list(world.database.nowMs())[0];

@@ -70,9 +70,7 @@ class Forwarding {
     this.forwarders = environment.sinks.map((sink) => new Forwarder(sink, environment));
   }
 
-  /** Idempotent. */
   begin(): void {
-    if (this.ends.length > 0) return;
     this.ends = this.forwarders.map((forwarder) =>
       this.environment.terms.follow(auditExportLease(forwarder.sink.name), (term) =>
         forwarder.work(term),
