@@ -124,6 +124,7 @@ t.test('a restart goes on where the last one stopped', async (t) => {
   const one = world.replica('one', [receiver.sink('siem')]);
   await world.until('the chain is delivered', () => receiver.seqs.length === 13);
   await one.stop();
+  t.equal(receiver.closed, 1, 'each term opens the sink anew');
   await world.chain(12);
   const two = world.replica('two', [receiver.sink('siem')]);
   await world.until('the rest is delivered', () => receiver.seqs.length === 25);

@@ -35,6 +35,7 @@ t.test('--dev needs nothing else: files in ./.halos on loopback', async (t) => {
     signingKeyFile: '.halos/signing-key.pem',
     makeSigningKey: true,
     policyDir: null,
+    auditSinksFile: null,
     checkpointFile: '.halos/published-checkpoints.json',
     frontThreads: null,
     actorThreads: null,
@@ -52,7 +53,7 @@ t.test('every option of serve that is built has an effect', async (t) => {
       ' --database-pooled --database-max-conns 32 --database-insecure-tls --auto-migrate' +
       ' --front-threads 2 --actor-threads 3 --trusted-proxies 10.1.2.3/8,::1' +
       ' --lease-ttl 3s --shutdown-grace 500ms --log-level debug --ready-file ready' +
-      ' --checkpoint-file checkpoints --policy-dir policy',
+      ' --checkpoint-file checkpoints --policy-dir policy --audit-sinks-file sinks',
   );
   t.same(all, {
     dev: false,
@@ -71,6 +72,7 @@ t.test('every option of serve that is built has an effect', async (t) => {
     signingKeyFile: 'key',
     makeSigningKey: false,
     policyDir: 'policy',
+    auditSinksFile: 'sinks',
     checkpointFile: 'checkpoints',
     frontThreads: 2,
     actorThreads: 3,

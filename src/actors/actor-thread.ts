@@ -1,4 +1,5 @@
 /** Entry of an actor thread: opens the thread's store and hosts the actors placed on it. */
+import { HostLookup } from '../effects/host-lookup.js';
 import { ActorHost } from '../runtime/actor-host.js';
 import { systemClock } from '../runtime/clock.js';
 import { describe } from '../runtime/failure.js';
@@ -9,6 +10,8 @@ import { actorThreadControl, serveControl, threadStart } from '../runtime/thread
 import { ThreadTerms } from '../runtime/thread-terms.js';
 import { openStore, type StoreSource } from '../storage/open-store.js';
 import { sweepRegularly } from '../storage/sweeper.js';
+import type { SinkSettings } from './audit-export/sink-settings.js';
+import { openSink } from './audit-export/sinks.js';
 import { actorDefinition } from './catalogue.js';
 import { followHints } from './hinted-actors.js';
 import { policyDirectory } from './policy-directory.js';
@@ -24,6 +27,8 @@ export interface ActorThreadData {
   readonly evidence: ThreadEvidenceData;
   /** The deadlines of the process's terms, in shared memory. */
   readonly terms: TermBoardData;
+  /** Where the chain is forwarded to, with their secrets. */
+  readonly auditSinks: readonly SinkSettings[];
   /** `--policy-dir`; null: not given. */
   readonly policyDir: string | null;
 }
@@ -36,6 +41,7 @@ const evidence = threadEvidence(data.evidence, { clock, random });
 const store = openStore(data.store, { clock, random, log }, evidence.store);
 const { recorder, chaining } = evidence;
 const policySource = data.policyDir === null ? undefined : policyDirectory(data.policyDir);
+const hosts = new HostLookup();
 const terms = new ThreadTerms({
   board: new TermBoard(data.terms, clock),
   clock,
@@ -51,7 +57,7 @@ const environment = {
   evidence: recorder,
   chaining,
   policySource,
-  sinks: [],
+  sinks: data.auditSinks.map((settings) => openSink(settings, { clock, hosts })),
 };
 const host = new ActorHost(
   data.actors.map((actor) => actorDefinition(actor, environment)),

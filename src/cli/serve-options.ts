@@ -59,6 +59,8 @@ export interface ServeOptions {
   readonly checkpointFile: string;
   /** null: every decision is `deny`. */
   readonly policyDir: string | null;
+  /** Where the evidence chain is forwarded to; null: nowhere. */
+  readonly auditSinksFile: string | null;
   /** null: as the machine's cores suggest. */
   readonly frontThreads: number | null;
   readonly actorThreads: number | null;
@@ -193,6 +195,12 @@ export const SERVE_OPTIONS = [
     help: '*.cedar, schema.cedarschema and halos.yaml; without it every decision is deny',
   },
   {
+    name: 'audit-sinks-file',
+    value: 'FILE',
+    group: SECRETS,
+    help: 'YAML or JSON: where the evidence chain is forwarded to (default nowhere)',
+  },
+  {
     name: 'front-threads',
     value: 'N',
     group: RUNNING,
@@ -244,6 +252,7 @@ export function readServeOptions(given: Given): ServeOptions {
     backend,
     ...readSecrets(given, backend),
     policyDir: readPath(given, 'policy-dir') ?? null,
+    auditSinksFile: readPath(given, 'audit-sinks-file') ?? null,
     frontThreads: readThreads(given, 'front-threads'),
     actorThreads: readThreads(given, 'actor-threads'),
     trustedProxies: readNetworks(given),

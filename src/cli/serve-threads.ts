@@ -1,6 +1,7 @@
 /** Which threads a server has, and what each of them is given. */
 import { totalmem } from 'node:os';
 import type { ActorThreadData } from '../actors/actor-thread.js';
+import type { SinkSettings } from '../actors/audit-export/sink-settings.js';
 import { ACTOR_NAMES } from '../actors/catalogue.js';
 import type { ThreadEvidenceData } from '../actors/thread-evidence.js';
 import type { AdminToken } from '../http/authorization.js';
@@ -59,6 +60,7 @@ export interface ThreadSettings {
 /** What threads of actors are started with. */
 export interface ActorThreadSettings extends ThreadSettings {
   readonly policyDir?: string | null;
+  readonly auditSinks?: readonly SinkSettings[];
   /** The leases of the process; none, where nothing is led. */
   readonly terms?: TermBoardData;
 }
@@ -71,8 +73,10 @@ export function actorThreadSpecs(
   threads: number,
   storage: ServerStorage,
   evidence: ThreadEvidenceData,
-  { logLevel, heapMaxMib, policyDir = null, terms = termBoardData([]) }: ActorThreadSettings,
+  settings: ActorThreadSettings,
 ): ActorThreadSpec[] {
+  const { logLevel, heapMaxMib, policyDir = null, auditSinks = [] } = settings;
+  const { terms = termBoardData([]) } = settings;
   return placeActors(ACTOR_NAMES, threads).map((actors, index) => ({
     name: `actors-${index}`,
     actors,
@@ -82,7 +86,7 @@ export function actorThreadSpecs(
     data: () => {
       const { source, transferList } = storage.storeSource();
       const sweeps = index === 0;
-      const common = { sweeps, logLevel, evidence, policyDir, terms };
+      const common = { sweeps, logLevel, evidence, policyDir, auditSinks, terms };
       const data: ActorThreadData = { actors, store: source, ...common };
       return { data, transferList };
     },

@@ -1,8 +1,10 @@
 /** One running server: the main thread's parts, and the order in which they start and stop. */
 import { availableParallelism } from 'node:os';
 import type { Remote } from 'comlink';
-import { CONTROLLER_LEASE } from '../actors/lease-names.js';
+import type { SinkSettings } from '../actors/audit-export/sink-settings.js';
+import { auditExportLease, CONTROLLER_LEASE } from '../actors/lease-names.js';
 import type { ThreadEvidenceData } from '../actors/thread-evidence.js';
+import { auditExportFamilies } from '../http/audit-export-families.js';
 import type { AdminToken } from '../http/authorization.js';
 import { auditFacts, evidenceFamilies } from '../http/evidence-families.js';
 import type { FrontControl, FrontUpdate } from '../http/front-thread.js';
@@ -23,6 +25,7 @@ import { systemRandom, uuidV7 } from '../runtime/random.js';
 import type { SupervisedThread } from '../runtime/supervised-thread.js';
 import { type PlacedActor, Supervisor } from '../runtime/supervisor.js';
 import { type AdminTokensWatch, watchAdminTokens } from './admin-tokens.js';
+import { readAuditSinks } from './audit-sinks-file.js';
 import { ReadinessWatch } from './readiness.js';
 import { type ReadyFacts, removeReadyFile, writeReadyFile } from './ready-file.js';
 import { openServerEvidence } from './serve-evidence.js';
@@ -61,6 +64,7 @@ export class Server {
   private readiness: ReadinessWatch | undefined;
   private adminTokens: readonly AdminToken[] = [];
   private actors: readonly PlacedActor[] = [];
+  private auditSinks: readonly SinkSettings[] = [];
   private hintsListening = false;
   private last: FrontUpdate;
   private reportFatal: (reason: string) => void = () => undefined;
@@ -133,6 +137,8 @@ export class Server {
     const { options, log } = this;
     const counts = serverThreadCounts(options, availableParallelism());
     const { replica, version } = this;
+    const { auditSinksFile } = options;
+    if (auditSinksFile !== null) this.auditSinks = await readAuditSinks(auditSinksFile, log);
     const evidence = await openServerEvidence(options, { id: replica, version }, random);
     const storage = await openServerStorage(options.backend, {
       replica: this.replica,
@@ -145,7 +151,7 @@ export class Server {
     });
     this.storage = storage;
     const leadership = new Leadership({
-      leases: [CONTROLLER_LEASE],
+      leases: [CONTROLLER_LEASE, ...this.auditSinks.map(({ name }) => auditExportLease(name))],
       replica: this.replica,
       ttlMs: options.leaseTtlMs,
       store: storage.leases,
@@ -194,7 +200,7 @@ export class Server {
     counts: ThreadCounts,
     { port, secret: hmacKey }: { readonly port: number; readonly secret: Uint8Array },
   ): Supervisor<FrontControl> {
-    const { options, log, replica, version } = this;
+    const { options, log, replica, version, auditSinks } = this;
     const { policyDir } = options;
     const front = {
       host: options.listen.host,
@@ -212,6 +218,7 @@ export class Server {
       actorThreadSpecs(counts.actors, storage, evidence, {
         ...settings,
         policyDir,
+        auditSinks,
         terms: leadership.terms,
       }),
       frontThreadSpecs(counts.front, front, () => this.adminTokens, settings),
@@ -321,6 +328,6 @@ async function measured(
   const log = logFamilies(droppedLogLines());
   const others = [...storeFamilies(store), ...limiterFamilies(actors)];
   const evidence = [...evidenceFamilies(actors), ...policyFamilies(actors)];
-  const led = leaseFamilies(leases);
+  const led = [...leaseFamilies(leases), ...auditExportFamilies(actors)];
   return { fronts, actors, others: [...others, ...evidence, ...led, ...log] };
 }

@@ -4,11 +4,11 @@ import type { AuditExportFacts, SinkFacts } from '../actors/audit-export/message
 import type { ActorSnapshot } from '../runtime/actor-metrics.js';
 import type { MetricFamily, Sample } from './metrics-families.js';
 
-/** None while the actor's thread does not answer, or where nothing is exported. */
+/** None while the actor's thread does not answer. */
 export function auditExportFamilies(actors: readonly ActorSnapshot[]): MetricFamily[] {
   const actor = actors.find(({ name }) => name === AUDIT_EXPORT_ACTOR);
-  const { sinks = [] } = (actor?.facts ?? {}) as Partial<AuditExportFacts>;
-  if (sinks.length === 0) return [];
+  const { sinks } = (actor?.facts ?? {}) as Partial<AuditExportFacts>;
+  if (sinks === undefined) return [];
   const each = (value: (sink: SinkFacts) => number): Sample[] =>
     sinks.map((sink) => ({ labels: { sink: sink.name }, value: value(sink) }));
   return [

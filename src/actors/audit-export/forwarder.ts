@@ -63,6 +63,16 @@ export class Forwarder {
 
   /** See `TermWork`. Rejects with `fenced` alone. */
   async work(term: ActiveTerm): Promise<void> {
+    try {
+      await this.forward(term);
+    } finally {
+      const closing = this.sink.close().catch(() => undefined);
+      // What hangs would hold the end of the term as well.
+      if (this.hanging === undefined) await closing;
+    }
+  }
+
+  private async forward(term: ActiveTerm): Promise<void> {
     this.attempts = 0;
     let place: Place | undefined;
     while (isOn(term)) {

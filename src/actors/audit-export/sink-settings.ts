@@ -29,6 +29,11 @@ export type SinkSettings = FileSinkSettings | WebhookSinkSettings;
 
 /** Each is a lease, a query a second and a batch in memory. */
 export const SINKS_MAX = 8;
+/**
+ * Of these, files: one on a disk that hangs holds one of the four threads that a process has for
+ * all its files and names, and with the look-up of a host there must be one left.
+ */
+export const FILE_SINKS_MAX = 2;
 /** A sink's name is part of its lease's. */
 export const SINK_NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 /** Some 100 KB of ordinary records. */

@@ -20,4 +20,9 @@ export interface Sink {
    * with a `CodedError` that says what helps. Stops, as far as it can, when the signal aborts.
    */
   deliver(batch: SinkBatch, signal: AbortSignal): Promise<void>;
+  /**
+   * At the end of each term, since another process may write to the same place until the next one.
+   * Idempotent; a later delivery opens it again.
+   */
+  close(): Promise<void>;
 }
