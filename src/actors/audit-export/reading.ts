@@ -25,8 +25,11 @@ export async function nextRecords(
   const page = await chain.page(cursor.seq - 1, limit + 1);
   const [own] = page;
   if (own?.seq === cursor.seq) {
-    if (own.hash === cursor.hash) return sound(cursor, page.slice(1));
-    return { kind: 'restored', mark: await newestMark(chain, cursor) };
+    if (own.hash !== cursor.hash) {
+      return { kind: 'restored', mark: await newestMark(chain, cursor) };
+    }
+    if (page.length === 1) await requireEnd(chain, cursor.seq);
+    return sound(cursor, page.slice(1));
   }
   if (own === undefined) {
     const head = await chain.head();
@@ -35,6 +38,15 @@ export async function nextRecords(
   }
   if (own.seq > cursor.seq + 1) throw archived(cursor.seq + 1, own.seq - 1);
   return sound(cursor, page.slice(0, limit));
+}
+
+/** Nothing more to read is either the end of the chain, or a segment that was moved away. */
+async function requireEnd(chain: EvidenceStore, seq: number): Promise<void> {
+  const head = await chain.head();
+  if (head.seq <= seq) return;
+  // It may have been chained since the page was read.
+  const [next] = await chain.page(seq, 1);
+  if (next === undefined) throw archived(seq + 1, head.seq);
 }
 
 /** A new sink begins with the oldest record that is there, as every other reading does. */
@@ -62,8 +74,8 @@ async function newestMark(chain: EvidenceStore, cursor: SinkCursor): Promise<Cha
 
 function archived(fromSeq: number, toSeq: number): CodedError {
   const message =
-    `the sink lacks the records ${fromSeq} to ${toSeq}, whose segments were moved away: ` +
-    'put them back until it has them';
+    `the sink lacks the records ${fromSeq} to ${toSeq}, of which the first is in no segment: ` +
+    'put back what was moved away until the sink has it';
   return new CodedError('records_archived', message);
 }
 
