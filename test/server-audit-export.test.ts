@@ -127,6 +127,40 @@ t.test('when the leader of a sink is killed the other replica goes on', async (t
   t.ok(repeats <= 10, `${repeats} came twice: a batch or two`);
 });
 
+t.test('a leader that was stopped past its lease moves no cursor when it goes on', async (t) => {
+  const site = await openSite(t, 5);
+  const { servers, receiver, database } = site;
+  const [a, b] = servers as [HaloServer, HaloServer];
+  await act(a, 5);
+  await allTaken(t, site, receiver);
+  const leader = (await leaderOf(site)) ?? a;
+  const other = leader === a ? b : a;
+  const cursor = async (): Promise<number> => {
+    const [row] = await database.sql("SELECT body FROM halo_documents WHERE kind = 'audit-sink'");
+    return (JSON.parse(String(row?.body)) as { seq: number }).seq;
+  };
+  // In the middle of a delivery that is answered only when the lease is long another's.
+  receiver.holds = true;
+  await act(other, 5, 50);
+  await eventually(() => receiver.underWay === 1, 20_000, 'a delivery is under way');
+  const before = await cursor();
+  leader.signal('SIGSTOP');
+  receiver.holds = false;
+  await act(other, 20, 100);
+  await eventually(async () => (await cursor()) > before + 20, 30_000, 'the other goes on');
+  const reached = await cursor();
+  leader.signal('SIGCONT');
+  receiver.answerHeld();
+  for (let look = 0; look < 20; look += 1) {
+    t.ok((await cursor()) >= reached, 'the cursor never goes back');
+    await act(other, 1, 200 + look);
+  }
+  await allTaken(t, site, receiver);
+  t.equal((await leader.call('GET', '/readyz')).status, 200, 'and the replica is well');
+  const repeats = receiver.records.length - receiver.kept.length;
+  t.ok(repeats <= 10, `${repeats} came twice: what was under way`);
+});
+
 t.test('when every replica stops in order nothing comes twice', async (t) => {
   const site = await openSite(t);
   const { servers, receiver } = site;
