@@ -1,7 +1,7 @@
 /**
  * Random rounds of forwarding, on the model store and a simulated clock: replicas start, stop and
- * lose their leases, sinks fail and hang, commits fail before and after, and come late. `SEED` begins
- * them, `ROUNDS` says how many.
+ * lose their leases, sinks fail and hang, commits fail before and after, and come late. `SEED`
+ * begins them, `ROUNDS` says how many.
  */
 import t from 'tap';
 import type { SinkBatch } from '../src/actors/audit-export/sink.js';
