@@ -51,6 +51,7 @@ interface SinkView {
   readonly cursor: number;
   readonly head: number;
   readonly lagRecords: number;
+  readonly restored: { readonly resumedAfterSeq: number } | null;
   readonly lastError: { readonly code: string; readonly attempts: number } | null;
 }
 
@@ -172,6 +173,51 @@ t.test('when every replica stops in order nothing comes twice', async (t) => {
   await allTaken(t, site, receiver);
   t.equal(receiver.records.length, receiver.kept.length);
 });
+
+const RESTORED = [
+  ...['halo_audit', 'halo_audit_head', 'halo_evidence_outbox', 'halo_evidence_writers'],
+  ...['halo_documents', 'halo_journal', 'halo_kv', 'halo_store'],
+];
+
+for (const [what, tables] of [
+  ['with its cursors', RESTORED],
+  ['without its cursors', RESTORED.filter((table) => table !== 'halo_documents')],
+] as const) {
+  t.test(`a database restored ${what} is forwarded as it is then`, async (t) => {
+    const site = await openSite(t);
+    const { servers, receiver, database } = site;
+    const [a, b] = servers as [HaloServer, HaloServer];
+    await act(a, 5);
+    await allTaken(t, site, receiver);
+    for (const table of tables) {
+      await database.sql(`CREATE TABLE backup_${table} AS SELECT * FROM ${table}`);
+    }
+    await act(a, 30, 100);
+    await allTaken(t, site, receiver);
+    const lost = receiver.records.length;
+    const restoring = tables.map((table) => {
+      const rows = `SELECT * FROM backup_${table}`;
+      return `DELETE FROM ${table}; INSERT INTO ${table} OVERRIDING SYSTEM VALUE ${rows};`;
+    });
+    await database.sql(`BEGIN; ${restoring.join(' ')} COMMIT`);
+    const acts = async (): Promise<boolean> =>
+      act(b, 3, 200).then(
+        () => true,
+        () => false,
+      );
+    await eventually(acts, 30_000, 'the replicas have replayed');
+    await act(b, 10, 300);
+    const isTaken = async (): Promise<boolean> => {
+      const got = new Set(receiver.records.map(({ hash }) => hash));
+      return (await chainOf(site)).every(({ hash }) => got.has(hash));
+    };
+    await eventually(isTaken, 60_000, 'the chain as it is now is delivered');
+    t.ok((await chainOf(site)).length < lost, 'although it is shorter than what was lost');
+    const [status] = await sinksOf(a);
+    t.match(status, { lastError: null, lagRecords: 0 });
+    t.not(status?.restored, null, 'and it is said');
+  });
+}
 
 t.test('hashicorp/vault#5361: decisions go on while a sink swallows everything', async (t) => {
   const site = await openSite(t);

@@ -14,7 +14,7 @@ export interface SinkFailure {
   readonly attempts: number;
 }
 
-/** The chain was another one than the cursor was written for: told until the next restart of it. */
+/** The chain was another one than the cursor was written for; the newest time that it was. */
 export interface SinkRestored {
   readonly atMs: number;
   /** The sink got everything after this number again. */

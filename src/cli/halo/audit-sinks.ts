@@ -47,7 +47,8 @@ function moreText({ lastError, restored }: Row): string {
     told.push(`${String(code)}: ${String(message)} (attempt ${String(attempts)})`);
   }
   if (isRecord(restored)) {
-    told.push(`restored: has everything after ${String(restored['resumedAfterSeq'])} again`);
+    const { at, resumedAfterSeq } = restored;
+    told.push(`restored ${String(at)}: got everything after ${String(resumedAfterSeq)} again`);
   }
   return told.join('; ');
 }
