@@ -39,6 +39,7 @@ const PROMISED = [
   'admin-token-file',
   'signing-key-file',
   'policy-dir',
+  'audit-sinks-file',
   'front-threads',
   'actor-threads',
   'trusted-proxies',

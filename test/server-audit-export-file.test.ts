@@ -9,6 +9,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { act } from './fixtures/chained-acts.js';
 import { eventually, HaloServer, newInstallation } from './fixtures/halo-server.js';
 
 t.setTimeout(120_000);
@@ -38,14 +39,6 @@ function open(t: Test): Site {
       return server;
     },
   };
-}
-
-async function act(server: HaloServer, count: number, from = 0): Promise<void> {
-  for (let index = from; index < from + count; index += 1) {
-    const path = `/api/v1/kill-list/agent/a${index}`;
-    const { status, text } = await server.admin('PUT', path, { reason: 'for the chain' });
-    if (status !== 200) throw new Error(text);
-  }
 }
 
 function lines(path: string): string[] {

@@ -3,6 +3,7 @@ import { createHmac } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { act } from './fixtures/chained-acts.js';
 import { type HaloCluster, startHaloCluster } from './fixtures/halo-cluster.js';
 import { eventually, type HaloServer } from './fixtures/halo-server.js';
 import { WebhookReceiver } from './fixtures/webhook-receiver.js';
@@ -59,15 +60,6 @@ async function sinksOf(server: HaloServer): Promise<SinkView[]> {
   const answer = await server.admin('GET', '/api/v1/audit/sinks');
   if (answer.status !== 200) throw new Error(answer.text);
   return answer.json.items;
-}
-
-/** So many acts, each a record. */
-async function act(server: HaloServer, count: number, from = 0): Promise<void> {
-  for (let index = from; index < from + count; index += 1) {
-    const path = `/api/v1/kill-list/agent/a${index}`;
-    const { status, text } = await server.admin('PUT', path, { reason: 'for the chain' });
-    if (status !== 200) throw new Error(text);
-  }
 }
 
 async function chainOf({ database }: HaloCluster): Promise<{ seq: number; hash: string }[]> {
