@@ -2,7 +2,7 @@
  * `halo-server serve`: the main thread of a server. Starts everything in order, answers for
  * readiness, and stops everything in order.
  */
-import { delay, systemClock } from '../runtime/clock.js';
+import { clockOffsetMs, delay, systemClock } from '../runtime/clock.js';
 import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import { openLog } from '../runtime/pino-log.js';
@@ -21,6 +21,7 @@ export async function runServe(options: ServeOptions): Promise<number> {
   // Whatever is made from here on is for its owner only; threads inherit it.
   process.umask(0o077);
   const log = openLog('main', options.logLevel);
+  if (clockOffsetMs !== 0) log.warn({ clockOffsetMs }, 'The clock of this process is set off.');
   const watchdog = new Watchdog(systemClock, options.logLevel);
   const boundEnd = (): void => watchdog.endWithin(options.shutdownGraceMs + KILL_RESERVE_MS);
   const told = signalled(log, boundEnd);

@@ -273,6 +273,7 @@ export class Server {
     const epoch = actors.map((actor) => actor.facts['epoch']).find((found) => found);
     return {
       replica: this.replica,
+      time: new Date(clock.wallMs()).toISOString(),
       backend: this.options.backend.kind,
       epoch: typeof epoch === 'string' ? epoch : '',
       version: this.version,

@@ -59,15 +59,17 @@ export interface Readiness {
 /** `GET /v1/status`; each issue adds the fields of what it builds. */
 export interface StatusDocument {
   readonly replica: string;
+  /** Of its own clock, when it last looked at itself; RFC 3339. */
+  readonly time?: string;
   readonly backend: string;
   readonly epoch: string;
   readonly version: string;
   /** How changes by other replicas get here. */
   readonly push?: 'listen' | 'poll';
-  /** Events that wait for their place in the evidence chain; null: not known at the moment. */
   /** The main lease; null before the elector is there. */
   readonly leader?: LeaseStatus | null;
   readonly leases?: readonly LeaseStatus[];
+  /** Events that wait for their place in the evidence chain; null: not known at the moment. */
   readonly chain_lag_records?: number | null;
   /** Of the policy in force; null: there is none. */
   readonly policy?: { readonly digest: string | null };

@@ -22,9 +22,20 @@ export interface Clock {
   afterTurn(callback: () => void): void;
 }
 
+/**
+ * How far this process's wall clock is set off, in ms, for every thread of it: what a machine with
+ * a wrong clock would have. Only `halo chaos` sets it; NaN where it is no whole number.
+ */
+export const clockOffsetMs = offsetOf(process.env['HALO_CLOCK_OFFSET_MS']);
+
+function offsetOf(text: string | undefined): number {
+  if (text === undefined || text === '') return 0;
+  return /^-?\d{1,12}$/.test(text) ? Number(text) : Number.NaN;
+}
+
 /** The clocks of the machine, for everything but simulations. */
 export const systemClock: Clock = {
-  wallMs: () => Date.now(),
+  wallMs: () => Date.now() + clockOffsetMs,
   monotonicMs: () => {
     const [seconds, nanoseconds] = process.hrtime();
     return seconds * 1000 + nanoseconds / 1e6;

@@ -134,9 +134,16 @@ export class Elector {
   inspect(): readonly LeaseView[] {
     return this.options.leases.map((lease) => ({
       lease,
-      isLeader: this.states.get(lease)?.mode === 'leader',
+      isLeader: this.leads(lease),
       ...(this.seen.get(lease) ?? UNSEEN),
     }));
+  }
+
+  /** A process that was stopped may be asked before it has noticed that its term is over. */
+  private leads(lease: string): boolean {
+    const state = this.states.get(lease);
+    if (state?.mode !== 'leader') return false;
+    return isTrusted(state.term, this.options.clock.monotonicMs());
   }
 
   /** The terms that hold now: for a thread that has just started. */

@@ -99,7 +99,7 @@ async function playRound(
 }
 
 /** Clients that ask one thing after another until they are stopped. */
-class Clients {
+export class Clients {
   private running: Promise<void>[] = [];
   private asking = true;
 

@@ -19,8 +19,8 @@ export interface SiteOptions {
   readonly replicas: number;
   /** Whether nginx stands before the replicas, with the configuration that is shipped. */
   readonly nginx?: boolean;
-  /** Further options of every server. */
-  readonly extra?: readonly string[];
+  /** Further options of the server of that name. */
+  readonly extra?: (name: string) => readonly string[];
 }
 
 /** A replica that is killed, stopped, continued and started again, always on the same port. */
@@ -29,6 +29,8 @@ export class Replica {
   private excuses = 0;
   /** Grows with each such time, so that one that has passed is seen as well. */
   excused = 0;
+  /** Laid over the environment of whatever replaces its process. */
+  environment: Readonly<Record<string, string>> = {};
 
   private constructor(
     readonly name: string,
@@ -70,7 +72,7 @@ export class Replica {
     const extra = [...this.extra, '--listen', `127.0.0.1:${port}`];
     const endMs = Date.now() + START_WITHIN_MS;
     for (;;) {
-      this.server = HaloServer.spawn(installation, storage, extra);
+      this.server = HaloServer.spawn(installation, storage, extra, undefined, this.environment);
       try {
         await this.server.ready();
         return;
@@ -98,12 +100,14 @@ export class Site {
     private readonly application: Neighbour | undefined,
   ) {}
 
-  static async start({ replicas, nginx = false, extra = [] }: SiteOptions): Promise<Site> {
+  static async start({ replicas, nginx = false, extra }: SiteOptions): Promise<Site> {
     const halo = await startHaloCluster(0, { maxConnections: 50 + replicas * CONNECTIONS_MAX });
     const started: Replica[] = [];
     try {
       for (let index = 0; index < replicas; index += 1) {
-        started.push(await Replica.start(`r${index + 1}`, halo, [...TRUST_LOOPBACK, ...extra]));
+        const name = `r${index + 1}`;
+        const options = [...TRUST_LOOPBACK, ...(extra?.(name) ?? [])];
+        started.push(await Replica.start(name, halo, options));
       }
       if (!nginx) return new Site(halo, started, undefined, undefined);
       const application = await Neighbour.start();

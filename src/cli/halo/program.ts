@@ -15,6 +15,7 @@ import { othersCanRead } from '../private-file.js';
 import { packageVersion } from '../version.js';
 import { Api, ApiError, type ApiOptions } from './api.js';
 import { AUDIT_COMMANDS } from './audit-commands.js';
+import { CHAOS_COMMAND } from './chaos-command.js';
 import type { CommandSpec, Output, Shown } from './command.js';
 import { DECISION_COMMANDS } from './decision-commands.js';
 import {
@@ -180,6 +181,7 @@ function buildProgram(console: Console, end: End): Command {
     .copyInheritedSettings(program);
   for (const spec of POLICY_COMMANDS) addCommand(policy, spec, console, end);
   addAudit(program, console, end);
+  addCommand(program, CHAOS_COMMAND, console, end);
   return program;
 }
 

@@ -46,6 +46,7 @@ const openApi = defineRoute({
 
 const statusShape = open({
   replica: name('This replica.'),
+  time: optional(name('Its own clock, which judges nothing; RFC 3339.')),
   backend: name('`file` or `postgres`.'),
   epoch: name('Identity of the store’s history.'),
   version: name('Of this server.'),
