@@ -7,7 +7,7 @@ import { CodedError, describe } from '../runtime/failure.js';
 import type { Log } from '../runtime/log.js';
 import { openLog } from '../runtime/pino-log.js';
 import { Watchdog } from '../runtime/watchdog.js';
-import { EXIT_DONE, EXIT_FAILED, exitCodeOf } from './exit-codes.js';
+import { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, exitCodeOf } from './exit-codes.js';
 import type { ServeOptions } from './serve-options.js';
 import { Server, STOP_RESERVE_MS } from './server.js';
 
@@ -21,6 +21,10 @@ export async function runServe(options: ServeOptions): Promise<number> {
   // Whatever is made from here on is for its owner only; threads inherit it.
   process.umask(0o077);
   const log = openLog('main', options.logLevel);
+  if (Number.isNaN(clockOffsetMs)) {
+    process.stderr.write('HALO_CLOCK_OFFSET_MS is a whole number of milliseconds.\n');
+    return EXIT_USAGE;
+  }
   if (clockOffsetMs !== 0) log.warn({ clockOffsetMs }, 'The clock of this process is set off.');
   const watchdog = new Watchdog(systemClock, options.logLevel);
   const boundEnd = (): void => watchdog.endWithin(options.shutdownGraceMs + KILL_RESERVE_MS);

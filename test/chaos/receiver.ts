@@ -3,7 +3,7 @@
  * tells who acted: the leader's work, seen from outside.
  */
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 
 /** One delivery, when its head arrived. */
 export interface Delivery {
@@ -20,16 +20,37 @@ export class Receiver {
   /** Gaps between one delivery and all before it. */
   readonly gaps: string[] = [];
 
+  /** Whose deliveries are not answered for the moment, and what waits for the first one. */
+  private holding: { readonly replica: string; readonly isUnderWay: () => void } | undefined;
+  private readonly unanswered: ServerResponse[] = [];
+
   private constructor(private readonly server: Server) {
     server.on('request', (request, response) => {
       const atMs = performance.now();
+      const replica = (request.url ?? '').slice(1);
       const chunks: Buffer[] = [];
       request.on('data', (chunk: Buffer) => chunks.push(chunk));
       request.on('end', () => {
-        this.take((request.url ?? '').slice(1), atMs, Buffer.concat(chunks).toString('utf8'));
-        response.writeHead(204).end();
+        this.take(replica, atMs, Buffer.concat(chunks).toString('utf8'));
+        if (this.holding?.replica === replica) {
+          this.unanswered.push(response);
+          this.holding.isUnderWay();
+        } else response.writeHead(204).end();
       });
     });
+  }
+
+  /** Resolves when a delivery of that replica waits for its answer, which comes with `answer`. */
+  hold(replica: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.holding = { replica, isUnderWay: resolve };
+    });
+  }
+
+  /** Answers what waits, and all that comes. */
+  answer(): void {
+    this.holding = undefined;
+    for (const response of this.unanswered.splice(0)) response.writeHead(204).end();
   }
 
   static async start(): Promise<Receiver> {

@@ -27,6 +27,8 @@ const LEASE_WITHIN_MS = LEASE_TTL_MS + 1_000;
 const CHAIN_WITHIN_MS = 3_000;
 /** Nothing is measured beyond it: it is broken then. */
 const GIVE_UP_MS = 4 * LEASE_TTL_MS;
+/** There is something to deliver about once a second. */
+const DELIVERY_WITHIN_MS = 5_000;
 const HOUR_MS = 3_600_000;
 /** A kill's end, and how exactly it must be kept. */
 const KILL_ENDS_MS = 2_000;
@@ -87,11 +89,19 @@ const killed: Scenario = async (act) => {
   return text;
 };
 
+/** A delivery in whose middle its replica can be stopped; undefined: none came in time. */
+async function deliveryUnderWay({ receiver }: Stage, replica: Replica): Promise<true | undefined> {
+  const underWay = receiver.hold(replica.name).then(() => true as const);
+  const late = pause(DELIVERY_WITHIN_MS).then(() => undefined);
+  return Promise.race([underWay, late]);
+}
+
 const stopped: Scenario = async (act) => {
   const { stage, dice } = act;
   const lease = dice.pick([CONTROLLER_LEASE, SINK_LEASE, SINK_LEASE]);
   await pause(dice.between(0, 500));
   const { replica } = await stage.leader(lease);
+  const inMiddle = lease === SINK_LEASE && (await deliveryUnderWay(stage, replica)) === true;
   const held = leasesOf(stage, replica);
   let tookMs = 0;
   await replica.whileExcused(async () => {
@@ -99,8 +109,11 @@ const stopped: Scenario = async (act) => {
     replica.server.signal('SIGSTOP');
     try {
       tookMs = await judgeTakeovers(act, held, stoppedMs);
-      await pause(dice.between(0, 1_500));
+      // The other one goes on from where the cursor is, and moves it.
+      await pause(dice.between(500, 2_000));
     } finally {
+      // The answer is there when it goes on: what it writes then must not count.
+      stage.receiver.answer();
       stage.continued.push({ replica: replica.name, atMs: performance.now() });
       replica.server.signal('SIGCONT');
     }
@@ -108,7 +121,8 @@ const stopped: Scenario = async (act) => {
   if (held.length === 0 || tookMs >= GIVE_UP_MS) {
     throw new FaultAbsent('no lease ran out while its holder was stopped');
   }
-  return `${replica.name} was stopped until ${held.length} leases were others', ${tookMs} ms`;
+  const when = inMiddle ? ' in the middle of a delivery' : '';
+  return `${replica.name} was stopped${when} until ${held.length} leases were others', ${tookMs} ms`;
 };
 
 const cutOff: Scenario = async (act) => {
