@@ -13,7 +13,7 @@ import { divideConnections } from '../src/runtime/connection-budget.js';
 const byTheCores = { frontThreads: null, actorThreads: null };
 /** What `--database-max-conns` is without the option, and the most that the main thread keeps. */
 const CONNECTIONS_DEFAULT = 16;
-const RESERVED_MOST = 2;
+const RESERVED_MOST = 3;
 
 t.test('the default options start on PostgreSQL whatever number of cores there is', async (t) => {
   for (const cores of [1, 2, 8, 16, 31, 32, 64, 256]) {

@@ -56,7 +56,7 @@ const DECISIONS: Readonly<Record<keyof DecisionWrites, Evidence>> = {
   notePolicy: ['policy.accepted', 'policy.refused'],
 };
 /** Whose writes need more than a model store: `decisions-server.test.ts` sees their kinds. */
-const PLAYED_ELSEWHERE = new Set(['decisions']);
+const PLAYED_ELSEWHERE = new Set(['decisions', 'leader']);
 /** Of every actor there is; a write that is missing does not compile, an actor fails below. */
 const WRITES: Readonly<Record<string, Readonly<Record<string, Evidence>>>> = {
   devices: DEVICES,
@@ -65,6 +65,7 @@ const WRITES: Readonly<Record<string, Readonly<Record<string, Evidence>>>> = {
   'audit-chainer': AUDIT,
   decisions: DECISIONS,
   'audit-export': {},
+  leader: { stepDown: ['leader.step-down-asked'] },
   limiter: { count: 'A failed attempt is no act: it is counted, and is in the metrics.' },
 };
 /** Recorded by no write: the chainer's own. */

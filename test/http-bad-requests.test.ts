@@ -296,7 +296,8 @@ t.test('paths and queries that are not well encoded are 400', async (t) => {
       const body = GOOD_BODIES[route.operationId];
       const answer = await call(front.url, route.method, path, { bearer: ADMIN_TOKEN, body });
       isDocumented(t, route, answer, 'validation_failed');
-      const pointer = route.path.includes('{ref}') ? '/ref' : '/id';
+      const [, parameter = 'id'] = /\{(ref|lease)\}/.exec(route.path) ?? [];
+      const pointer = `/${parameter}`;
       t.match(answer.json.errors, [{ in: 'path', pointer }]);
     }
   }

@@ -85,7 +85,7 @@ t.test('every 503 and whatever can be retried says when', (t) => {
     const { status, retryable } = PROBLEMS[code];
     const headers = problemHeaders(code);
     t.equal('retry-after' in headers, status === 503 || retryable, `Retry-After of ${code}`);
-    const mayHelp = /^(idempotency_in_progress|too_many_.*)$/.test(code);
+    const mayHelp = /^(idempotency_in_progress|lease_not_held|too_many_.*)$/.test(code);
     t.equal(retryable, status === 503 || mayHelp, `retry of ${code}`);
   }
   t.equal(problemHeaders('overloaded', { retryAfterSeconds: 0.2 })['retry-after'], '1');

@@ -155,6 +155,11 @@ export const ACT_KINDS = {
       issues: 'what is wrong: `severity`, `code`, `file`, `line`, `column`, `message`; 20 at most',
     },
   },
+  'leader.step-down-asked': {
+    when: 'The holder of a lease was asked to give it back.',
+    by: ['admin'],
+    data: { lease: 'its name', holder: 'who had it', token: 'of the term that was to end' },
+  },
   'server.started': {
     when: 'A replica began to serve.',
     by: ['replica'],

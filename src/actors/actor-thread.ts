@@ -51,6 +51,7 @@ const terms = new ThreadTerms({
 const environment = {
   store,
   terms,
+  leases: data.terms.leases,
   clock,
   random,
   log,

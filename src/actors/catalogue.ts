@@ -20,6 +20,8 @@ import { type GatewaysEnvironment, gatewaysActor, isGatewayWrite } from './gatew
 import { GATEWAYS_ACTOR } from './gateways/client.js';
 import { isKillListWrite, type KillListEnvironment, killListActor } from './kill-list/actor.js';
 import { KILL_LIST_ACTOR } from './kill-list/client.js';
+import { isLeaderWrite, type LeaderEnvironment, leaderActor } from './leader/actor.js';
+import { LEADER_ACTOR } from './leader/client.js';
 import { isLimiterWrite, type LimiterEnvironment, limiterActor } from './limiter/actor.js';
 import { LIMITER_ACTOR } from './limiter/client.js';
 
@@ -28,6 +30,7 @@ export type ActorEnvironment = DevicesEnvironment &
   KillListEnvironment &
   GatewaysEnvironment &
   LimiterEnvironment &
+  LeaderEnvironment &
   AuditChainerEnvironment &
   AuditExportEnvironment &
   DecisionsEnvironment;
@@ -44,6 +47,7 @@ const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = {
   [GATEWAYS_ACTOR]: { create: gatewaysActor, isWrite: isGatewayWrite },
   [AUDIT_CHAINER_ACTOR]: { create: auditChainerActor, isWrite: isAuditWrite },
   [LIMITER_ACTOR]: { create: limiterActor, isWrite: isLimiterWrite },
+  [LEADER_ACTOR]: { create: leaderActor, isWrite: isLeaderWrite },
   [AUDIT_EXPORT_ACTOR]: { create: auditExportActor, isWrite: isAuditExportWrite },
 };
 

@@ -14,6 +14,9 @@ import { type TermBoardData, termBoardData } from '../runtime/term-board.js';
 import type { ServeOptions } from './serve-options.js';
 import type { ServerStorage } from './serve-storage.js';
 
+/** So many share the default of `--database-max-conns`; more actors than that are hardly busy. */
+const ACTOR_THREADS_DEFAULT_MAX = 6;
+
 /**
  * How many threads a server really has. Reckoned once, before the storage opens: whatever is
  * divided over threads is divided over those that there will be, not over those asked for.
@@ -25,7 +28,10 @@ export function serverThreadCounts(
   const fallback = defaultThreadCounts(cores);
   return {
     front: frontThreads ?? fallback.front,
-    actors: Math.min(actorThreads ?? fallback.actors, ACTOR_NAMES.length),
+    actors: Math.min(
+      actorThreads ?? Math.min(fallback.actors, ACTOR_THREADS_DEFAULT_MAX),
+      ACTOR_NAMES.length,
+    ),
   };
 }
 

@@ -174,6 +174,7 @@ export class FrontServer {
         gateways: services.gateways,
         audit: services.audit,
         auditExport: services.auditExport,
+        leader: services.leader,
         decisions: services.decisions,
         killList: () => this.push.killList(),
         limiter: services.limiter,

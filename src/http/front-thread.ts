@@ -7,6 +7,7 @@ import { DECISIONS_ACTOR, DecisionsClient } from '../actors/decisions/client.js'
 import { DEVICES_ACTOR, DevicesClient } from '../actors/devices/client.js';
 import { GATEWAYS_ACTOR, GatewaysClient } from '../actors/gateways/client.js';
 import { KILL_LIST_ACTOR, KillListClient } from '../actors/kill-list/client.js';
+import { LEADER_ACTOR, LeaderClient } from '../actors/leader/client.js';
 import { LIMITER_ACTOR, LimiterClient } from '../actors/limiter/client.js';
 import { ActorChannel } from '../runtime/actor-channel.js';
 import { type ActorRef, refuseLater } from '../runtime/ask.js';
@@ -77,6 +78,7 @@ const server = new FrontServer(data.options, {
   gateways: new GatewaysClient(placedRef(GATEWAYS_ACTOR)),
   audit: new AuditClient(placedRef(AUDIT_CHAINER_ACTOR)),
   auditExport: new AuditExportClient(placedRef(AUDIT_EXPORT_ACTOR)),
+  leader: new LeaderClient(placedRef(LEADER_ACTOR)),
   decisions: new DecisionsClient(placedRef(DECISIONS_ACTOR)),
   limiter: new LimiterClient(placedRef(LIMITER_ACTOR)),
   verifyProof: (publicKey, message, signature) =>

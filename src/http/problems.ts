@@ -9,11 +9,13 @@ import type { DeviceCode } from '../actors/devices/messages.js';
 import type { EvidenceCode } from '../actors/evidence.js';
 import type { GatewayCode } from '../actors/gateways/messages.js';
 import type { KillListCode } from '../actors/kill-list/messages.js';
+import type { LeaderCode } from '../actors/leader/messages.js';
 import type { LimiterCode } from '../actors/limiter/messages.js';
 import type { RuntimeCode } from '../runtime/failure.js';
 import type { StoreCode } from '../storage/store-error.js';
 import { DECISION_PROBLEMS, LOOKED_UP_PROBLEMS } from './decision-problems.js';
 import { AUDIT_PROBLEMS, EVIDENCE_PROBLEMS } from './evidence-problems.js';
+import { LEADER_PROBLEMS } from './leader-problems.js';
 
 /** Codes that the HTTP front end itself answers with. */
 export const HTTP_CODES = [
@@ -59,6 +61,7 @@ type ActorCode =
   | LimiterCode
   | EvidenceCode
   | AuditCode
+  | LeaderCode
   | DecisionCode;
 export type ProblemCode = Exclude<RuntimeCode | StoreCode | ActorCode | HttpCode, InternalCode>;
 
@@ -386,6 +389,7 @@ export const PROBLEMS: Readonly<Record<ProblemCode, Problem>> = {
   ...LIMITER_PROBLEMS,
   ...EVIDENCE_PROBLEMS,
   ...AUDIT_PROBLEMS,
+  ...LEADER_PROBLEMS,
   ...DECISION_PROBLEMS,
   ...LOOKED_UP_PROBLEMS,
 };

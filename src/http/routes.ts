@@ -12,6 +12,7 @@ import { enrollmentRoutes } from './routes/enrollment.js';
 import { gatewayRoutes } from './routes/gateways.js';
 import { killListRoutes } from './routes/kill-list.js';
 import { killListStreamRoutes } from './routes/kill-list-stream.js';
+import { leaseRoutes } from './routes/leases.js';
 import { operationRoutes } from './routes/operations.js';
 
 export const ROUTES: readonly Route[] = [
@@ -23,5 +24,6 @@ export const ROUTES: readonly Route[] = [
   ...decisionRoutes,
   ...auditRoutes,
   ...auditSinkRoutes,
+  ...leaseRoutes,
   ...operationRoutes,
 ];

@@ -5,6 +5,7 @@ import type { DecisionsClient } from '../actors/decisions/client.js';
 import type { DevicesClient } from '../actors/devices/client.js';
 import type { GatewaysClient } from '../actors/gateways/client.js';
 import type { KillListClient } from '../actors/kill-list/client.js';
+import type { LeaderClient } from '../actors/leader/client.js';
 import type { LimiterClient } from '../actors/limiter/client.js';
 import type { Clock } from '../runtime/clock.js';
 import type { Log } from '../runtime/log.js';
@@ -36,6 +37,7 @@ export interface FrontServices {
   readonly gateways: GatewaysClient;
   readonly audit: AuditClient;
   readonly auditExport: AuditExportClient;
+  readonly leader: LeaderClient;
   readonly decisions: DecisionsClient;
   /** Asked about every attempt that failed, and about no other. */
   readonly limiter: LimiterClient;

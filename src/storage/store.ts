@@ -185,6 +185,9 @@ export interface Changes {
   readonly hints?: readonly string[];
 }
 
+/** What electors hear at once, as other replicas hear of a stream: see `Changes.hints`. */
+export const LEASES_HINT = 'leases';
+
 /** A unit that was committed: synced to disk, or acknowledged by the database. */
 export interface Committed {
   /** The unit's own appends with their ids. Of several with one key only the last remains. */

@@ -122,7 +122,8 @@ const stopped: Scenario = async (act) => {
     throw new FaultAbsent('no lease ran out while its holder was stopped');
   }
   const when = inMiddle ? ' in the middle of a delivery' : '';
-  return `${replica.name} was stopped${when} until ${held.length} leases were others', ${tookMs} ms`;
+  const whose = `${held.length} leases were others'`;
+  return `${replica.name} was stopped${when} until ${whose}, ${tookMs} ms`;
 };
 
 const cutOff: Scenario = async (act) => {

@@ -11,6 +11,7 @@ import {
   isActorWrite,
 } from '../../src/actors/catalogue.js';
 import { DEVICES_ACTOR } from '../../src/actors/devices/client.js';
+import { LEADER_ACTOR } from '../../src/actors/leader/client.js';
 import type { ActorDefinition, ActorHandlers } from '../../src/runtime/actor.js';
 import { ActorChannel } from '../../src/runtime/actor-channel.js';
 import { ActorHost } from '../../src/runtime/actor-host.js';
@@ -26,7 +27,7 @@ import type { World } from './world.js';
  * The chainer is left out: it signs on a pool of real threads, and has rounds of its own with real
  * processes. What the others enqueue stays in the model's outbox, and so nothing is exported.
  */
-const LEFT_OUT = [AUDIT_CHAINER_ACTOR, AUDIT_EXPORT_ACTOR];
+const LEFT_OUT = [AUDIT_CHAINER_ACTOR, AUDIT_EXPORT_ACTOR, LEADER_ACTOR];
 const SIMULATED_ACTORS = ACTOR_NAMES.filter((name) => !LEFT_OUT.includes(name));
 /** Bugs in one actor that the simulation makes at most: five in a minute end a process. */
 const BUGS_MAX = 3;
@@ -169,7 +170,7 @@ export class SimulatedReplica {
     });
     const environment = { store, clock, random, log: silentLog, evidence: world.recorder } as Omit<
       ActorEnvironment,
-      'chaining' | 'policySource' | 'terms' | 'sinks'
+      'chaining' | 'policySource' | 'terms' | 'leases' | 'sinks'
     > as ActorEnvironment;
     const definitions = SIMULATED_ACTORS.map((name): ActorDefinition => {
       const definition = actorDefinition(name, environment);

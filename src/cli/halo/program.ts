@@ -27,6 +27,7 @@ import {
 } from './devices.js';
 import { GATEWAY_COMMANDS } from './gateway-commands.js';
 import { KILL_LIST_COMMANDS } from './kill-list-commands.js';
+import { LEADER_COMMANDS } from './leader-commands.js';
 import { POLICY_COMMANDS } from './policy-commands.js';
 import { showStatus } from './status.js';
 
@@ -180,6 +181,11 @@ function buildProgram(console: Console, end: End): Command {
     .description('check policies before a server sees them')
     .copyInheritedSettings(program);
   for (const spec of POLICY_COMMANDS) addCommand(policy, spec, console, end);
+  const leader = program
+    .command('leader')
+    .description('who leads, who has led, and the word that ends a term')
+    .copyInheritedSettings(program);
+  for (const spec of LEADER_COMMANDS) addCommand(leader, spec, console, end);
   addAudit(program, console, end);
   addCommand(program, CHAOS_COMMAND, console, end);
   return program;

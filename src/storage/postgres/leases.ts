@@ -16,14 +16,8 @@ import { StoreError } from '../store-error.js';
 import { clientConfig, type DatabaseAccess, directConfig } from './connection.js';
 import { type Connections, rawText, type Statement } from './connections.js';
 import { toStoreError } from './database-error.js';
+import { LEASES_CHANGED, LEASES_CHANNEL } from './listener.js';
 import { flag, integer, integerOrNull, type Row, text } from './row.js';
-
-/**
- * What is released or asked for is told to every elector, on a channel of its own: the main thread
- * has nothing to do with the hints of streams, which come with every commit.
- */
-export const LEASES_CHANNEL = 'halo_leases';
-const CHANGED = 'changed';
 
 /**
  * A new lease's token is the time, and a later one greater than the time as well: so a token never
@@ -65,7 +59,7 @@ const RELEASE = `
     FROM unnest($1::text[], $2::text[], $3::int8[]) AS f (name, holder, token)
     WHERE l.name = f.name AND l.holder = f.holder AND l.token = f.token
     RETURNING 1)
-  SELECT pg_notify('${LEASES_CHANNEL}', '${CHANGED}') FROM released LIMIT 1`;
+  SELECT pg_notify('${LEASES_CHANNEL}', '${LEASES_CHANGED}') FROM released LIMIT 1`;
 
 /**
  * The row stays locked until the end: a takeover waits for it. A term that was taken over while
@@ -206,7 +200,7 @@ export class PostgresLeases implements LeaseStore {
     client.on('error', () => undefined);
     client.on('notification', ({ payload }) => {
       if (payload === this.#beat) this.#hinted = true;
-      else if (payload === CHANGED) this.#onHint();
+      else if (payload === LEASES_CHANGED) this.#onHint();
     });
     await client.connect();
     if (this.options.pooled) return client;

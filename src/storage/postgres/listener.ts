@@ -13,12 +13,17 @@ import { type Clock, delay } from '../../runtime/clock.js';
 import { describe } from '../../runtime/failure.js';
 import type { Log } from '../../runtime/log.js';
 import type { Random } from '../../runtime/random.js';
+import { LEASES_HINT } from '../store.js';
 import { directConfig } from './connection.js';
 import type { Statement } from './connections.js';
 import { toStoreError } from './database-error.js';
 
 /** The channel of all hints of a database; the payload is the stream. */
 export const HINT_CHANNEL = 'halo_hint';
+/** Of electors: the main thread has nothing to do with the hints of streams. */
+export const LEASES_CHANNEL = 'halo_leases';
+/** Leases were given back, or somebody is asked to. */
+export const LEASES_CHANGED = 'changed';
 /** A pause between two beats: with `ECHO_MAX_MS` and a connect it stays below ten seconds. */
 const BEAT_PERIOD_MS = 3_000;
 /** A notification to oneself takes a millisecond; four seconds say that it will not come. */
@@ -31,7 +36,7 @@ export const NOTIFY: Statement = { name: 'halo_hint', text: 'SELECT pg_notify($1
 
 /** The parameters of `NOTIFY` for one stream. */
 export function notifyValues(stream: string): unknown[] {
-  return [HINT_CHANNEL, stream];
+  return stream === LEASES_HINT ? [LEASES_CHANNEL, LEASES_CHANGED] : [HINT_CHANNEL, stream];
 }
 
 /** What a listener needs of its thread. */
