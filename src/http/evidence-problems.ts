@@ -3,7 +3,7 @@ import type { AuditCode } from '../actors/audit-chainer/messages.js';
 import type { EvidenceCode } from '../actors/evidence.js';
 
 /** A change whose evidence cannot be written is not made. */
-export const EVIDENCE_PROBLEMS = {
+const RECORDING_PROBLEMS = {
   evidence_too_large: {
     status: 413,
     title: 'What would be recorded is too large',
@@ -21,7 +21,7 @@ export const EVIDENCE_PROBLEMS = {
 } as const satisfies Record<EvidenceCode, object>;
 
 /** What the chain cannot do as it is; all of these need a person. */
-export const AUDIT_PROBLEMS = {
+const CHAIN_PROBLEMS = {
   chain_rewound: {
     status: 409,
     title: 'The chain lacks what was published',
@@ -46,3 +46,8 @@ export const AUDIT_PROBLEMS = {
     usualCause: 'A rotation before the file has the next key on every replica.',
   },
 } as const satisfies Record<AuditCode, object>;
+
+/** All of them. */
+export const EVIDENCE_PROBLEMS = { ...RECORDING_PROBLEMS, ...CHAIN_PROBLEMS };
+/** Their codes. */
+export type EvidenceProblemCode = keyof typeof EVIDENCE_PROBLEMS;

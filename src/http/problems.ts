@@ -3,10 +3,8 @@
  * retry can help. `docs/errors.md` says the same in prose and is tested equal to it. Codes are
  * stable; titles and details are for people and may change.
  */
-import type { AuditCode } from '../actors/audit-chainer/messages.js';
 import type { DecisionCode } from '../actors/decisions/messages.js';
 import type { DeviceCode } from '../actors/devices/messages.js';
-import type { EvidenceCode } from '../actors/evidence.js';
 import type { GatewayCode } from '../actors/gateways/messages.js';
 import type { KillListCode } from '../actors/kill-list/messages.js';
 import type { LeaderCode } from '../actors/leader/messages.js';
@@ -14,7 +12,7 @@ import type { LimiterCode } from '../actors/limiter/messages.js';
 import type { RuntimeCode } from '../runtime/failure.js';
 import type { StoreCode } from '../storage/store-error.js';
 import { DECISION_PROBLEMS, LOOKED_UP_PROBLEMS } from './decision-problems.js';
-import { AUDIT_PROBLEMS, EVIDENCE_PROBLEMS } from './evidence-problems.js';
+import { EVIDENCE_PROBLEMS, type EvidenceProblemCode } from './evidence-problems.js';
 import { LEADER_PROBLEMS } from './leader-problems.js';
 
 /** Codes that the HTTP front end itself answers with. */
@@ -59,8 +57,7 @@ type ActorCode =
   | KillListCode
   | GatewayCode
   | LimiterCode
-  | EvidenceCode
-  | AuditCode
+  | EvidenceProblemCode
   | LeaderCode
   | DecisionCode;
 export type ProblemCode = Exclude<RuntimeCode | StoreCode | ActorCode | HttpCode, InternalCode>;
@@ -388,7 +385,6 @@ export const PROBLEMS: Readonly<Record<ProblemCode, Problem>> = {
   ...GATEWAY_PROBLEMS,
   ...LIMITER_PROBLEMS,
   ...EVIDENCE_PROBLEMS,
-  ...AUDIT_PROBLEMS,
   ...LEADER_PROBLEMS,
   ...DECISION_PROBLEMS,
   ...LOOKED_UP_PROBLEMS,

@@ -2,8 +2,8 @@
  * The leader: who leads, who has led, and who is asked not to.
  *
  * Owns the history of every lease's terms (`state.ts`): each term begins with a write under its
- * own fence, so that a replica which was deposed before it could act leaves no trace of a term. Owns
- * no stream. Leases themselves are the elector's (`runtime/elector.ts`), on the main thread.
+ * own fence, so that a replica which was deposed before it could act leaves no trace of a term.
+ * Owns no stream. Leases themselves are the elector's (`runtime/elector.ts`), on the main thread.
  *
  * Messages: `messages.ts`. What is read is asked of the store, so that every replica says the same.
  *

@@ -5,7 +5,7 @@ import type { AskedToStepDown, LeaseFacts, StepDown, TermFacts } from './message
 /** The name by which the actor is placed and asked. */
 export const LEADER_ACTOR = 'leader';
 
-/** All reject with a `CodedError`: `lease_unknown`, `lease_not_held`, or the runtime's or store's. */
+/** All reject with a `CodedError`: of `LEADER_CODES`, of the runtime or of the store. */
 export class LeaderClient {
   constructor(private readonly ref: ActorRef) {}
 
