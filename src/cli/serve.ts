@@ -22,7 +22,8 @@ export async function runServe(options: ServeOptions): Promise<number> {
   process.umask(0o077);
   const log = openLog('main', options.logLevel);
   if (Number.isNaN(clockOffsetMs)) {
-    process.stderr.write('HALO_CLOCK_OFFSET_MS is a whole number of milliseconds.\n');
+    const form = 'a whole number of milliseconds, with HALO_TEST_CLOCK=true beside it';
+    process.stderr.write(`HALO_CLOCK_OFFSET_MS is for tests: ${form}.\n`);
     return EXIT_USAGE;
   }
   if (clockOffsetMs !== 0) log.warn({ clockOffsetMs }, 'The clock of this process is set off.');

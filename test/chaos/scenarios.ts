@@ -7,6 +7,7 @@ import type { Replica } from '../faults/site.js';
 import { eventually, pause } from '../fixtures/halo-server.js';
 import type { Dice } from '../simulation/dice.js';
 import { GUARANTEES, type Guarantee } from './guarantees.js';
+import { writeUnder } from './old-fence.js';
 import { CONTROLLER_LEASE, LEASE_TTL_MS, SINK_LEASE, type Stage } from './stage.js';
 import type { Held } from './watcher.js';
 
@@ -58,6 +59,16 @@ async function judgeTakeovers(
     slowestMs = Math.max(slowestMs, tookMs ?? GIVE_UP_MS);
   }
   return slowestMs;
+}
+
+/** Who was deposed may try what it likes: the store refuses it. */
+async function judgeOldFences({ stage, where }: Act, leases: readonly [string, Held][]) {
+  for (const [lease, { holder, token }] of leases) {
+    const code = await writeUnder(stage.site.halo.database.url, { lease, holder, token });
+    if (code !== undefined && code !== 'fenced') continue;
+    const fault = code === undefined ? `a write under ${lease}'s old token ${token}` : undefined;
+    stage.book.tested('a deposed leader writes nothing', where, fault);
+  }
 }
 
 const killed: Scenario = async (act) => {
@@ -121,6 +132,7 @@ const stopped: Scenario = async (act) => {
   if (held.length === 0 || tookMs >= GIVE_UP_MS) {
     throw new FaultAbsent('no lease ran out while its holder was stopped');
   }
+  await judgeOldFences(act, held);
   const when = inMiddle ? ' in the middle of a delivery' : '';
   const whose = `${held.length} leases were others'`;
   return `${replica.name} was stopped${when} until ${whose}, ${tookMs} ms`;
@@ -187,7 +199,7 @@ const clockSkewed: Scenario = async (act) => {
   const replica = dice.pick(stage.site.replicas);
   const offsetMs = dice.pick([HOUR_MS, -HOUR_MS, 24 * HOUR_MS]);
   try {
-    replica.environment = { HALO_CLOCK_OFFSET_MS: String(offsetMs) };
+    replica.environment = { HALO_CLOCK_OFFSET_MS: String(offsetMs), HALO_TEST_CLOCK: 'true' };
     await replica.whileExcused(() => replica.replace('SIGTERM'));
     await stage.learnNames();
     const seenMs = await skewOf(replica);
