@@ -1,4 +1,4 @@
-/** Effects of leaders that are stopped in the middle of them: what may come twice, and what never. */
+/** Effects of leaders that are stopped in their middle: what may come twice, and what never. */
 import t from 'tap';
 import { INTENT_KIND, type IntentRecord, performFenced } from '../src/actors/intents.js';
 import { type Effect, EffectRegistry } from '../src/effects/effect.js';

@@ -1,6 +1,6 @@
 /**
- * What is done outside of the store. An effect is asked for by a key that travels with it (the id of
- * a webhook's event, a marker in a pull request's body), so that who gets it twice can tell.
+ * What is done outside of the store. An effect is asked for by a key that travels with it (the id
+ * of a webhook's event, a marker in a pull request's body), so that who gets it twice can tell.
  */
 import { CodedError } from '../runtime/failure.js';
 
