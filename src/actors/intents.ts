@@ -2,7 +2,7 @@
  * Effects of a leader. Immediately before each one its intent is written under the term's fence, so
  * that a deposed leader cannot begin one: the write is refused, and nothing is done. What may have
  * been done before (by an earlier term, or by this one before a crash) is looked up first, and done
- * again only where nobody can tell: at least once, and whoever receives it tells repeats by the key.
+ * again only where nobody can tell: at least once, and whoever gets it tells repeats by the key.
  *
  * What remains: a leader that is stopped between its last look at its term and the effect itself
  * does it when it goes on, under a key that its successor uses too. Source: DESIGN §5; ADR-0021
