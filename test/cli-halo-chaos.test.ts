@@ -29,9 +29,11 @@ t.test('a leader that is stopped past its lease: what was tested held, by name',
   );
   t.same(verdicts, {
     'one leader acts': 'held',
+    'a lease has one holder': 'held',
     'a deposed leader writes nothing': 'held',
     'tokens grow': 'held',
     'the lease goes on': 'held',
+    'the chain goes on': 'held',
     'nothing answered is lost': 'held',
     'who is revoked stays out': 'held',
     'every record is forwarded': 'held',

@@ -15,6 +15,7 @@ import { Book, type Guarantee, type Judged } from './guarantees.js';
 import { FaultAbsent, guaranteesOf, SCENARIOS, type ScenarioName } from './scenarios.js';
 import { SINK_LEASE, Stage } from './stage.js';
 import { cursorFault, tokenFault } from './watcher.js';
+import { earlyTermFault } from './witness.js';
 
 export interface ChaosOptions {
   readonly seed: number;
@@ -99,6 +100,7 @@ async function playScenario(
   for (const load of loads) await judgeLoad(book, load, where, dice);
   await judgeForwarding(stage, where);
   judgeActs(stage, where, beganMs);
+  book.tested('a lease has one holder', where, await earlyTermFault(site.halo.database));
   log(`  judged ${Math.round(performance.now() - overMs)} ms after the fault was over`);
 }
 

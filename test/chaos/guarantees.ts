@@ -3,6 +3,7 @@
 /** In the order in which they are printed. */
 export const GUARANTEES = {
   'one leader acts': 'a sink hears of one replica at a time: the one that has its lease',
+  'a lease has one holder': 'no term begins while another has time left',
   'a deposed leader writes nothing': 'the cursor under a lease’s fence never goes back',
   'tokens grow': 'no term of a lease has a token that an earlier one had',
   'the lease goes on': 'another leads within the lease’s life and a second',

@@ -26,6 +26,10 @@ type Scenario = (act: Act) => Promise<string>;
 /** The issue's bounds. */
 const LEASE_WITHIN_MS = LEASE_TTL_MS + 1_000;
 const CHAIN_WITHIN_MS = 3_000;
+/** PostgreSQL ends a transaction that stands still after two seconds. */
+const CHAIN_STOPPED_MS = 5_000;
+/** A delivery takes some milliseconds, and the next is a second later. */
+const BETWEEN_MS = 150;
 /** Nothing is measured beyond it: it is broken then. */
 const GIVE_UP_MS = 4 * LEASE_TTL_MS;
 /** There is something to deliver about once a second. */
@@ -72,7 +76,7 @@ async function judgeOldFences({ stage, where }: Act, leases: readonly [string, H
 }
 
 const killed: Scenario = async (act) => {
-  const { stage, dice, where } = act;
+  const { stage, dice } = act;
   const lease = dice.pick([CONTROLLER_LEASE, SINK_LEASE]);
   await pause(dice.between(0, 500));
   const { replica } = await stage.leader(lease);
@@ -83,16 +87,7 @@ const killed: Scenario = async (act) => {
     const how = await replica.server.stop('SIGKILL');
     if (how !== 'SIGKILL') throw new FaultAbsent(`the leader ended with ${how}`);
     if (held.length === 0) throw new FaultAbsent('the leader had no lease when it was killed');
-    await pause(100);
-    const head = stage.watcher.last?.headSeq ?? -1;
-    await eventually(
-      () => (stage.watcher.last?.headSeq ?? -1) > head,
-      CHAIN_WITHIN_MS - 100,
-      `a record after ${head}`,
-    ).then(
-      () => stage.book.kept('the chain goes on', where),
-      (error: Error) => stage.book.broken('the chain goes on', where, error.message),
-    );
+    await judgeChain(act, CHAIN_WITHIN_MS - 100);
     const tookMs = await judgeTakeovers(act, held, killedMs);
     text = `${replica.name} died of SIGKILL with ${held.length} leases; taken over in ${tookMs} ms`;
     await replica.replace('SIGKILL');
@@ -100,11 +95,33 @@ const killed: Scenario = async (act) => {
   return text;
 };
 
-/** A delivery in whose middle its replica can be stopped; undefined: none came in time. */
-async function deliveryUnderWay({ receiver }: Stage, replica: Replica): Promise<true | undefined> {
-  const underWay = receiver.hold(replica.name).then(() => true as const);
-  const late = pause(DELIVERY_WITHIN_MS).then(() => undefined);
-  return Promise.race([underWay, late]);
+/** Whether a delivery, in whose middle its replica can be stopped, came in time. */
+async function deliveryUnderWay({ receiver }: Stage, replica: Replica): Promise<boolean> {
+  const underWay = receiver.hold(replica.name).then(() => true);
+  return Promise.race([underWay, pause(DELIVERY_WITHIN_MS).then(() => false)]);
+}
+
+/** Whether one came, and was answered: then there is a second in which none is under way. */
+async function betweenDeliveries({ receiver }: Stage, { name }: Replica): Promise<boolean> {
+  const before = receiver.deliveries.length;
+  const isNew = (): boolean =>
+    receiver.deliveries.slice(before).some(({ replica }) => replica === name);
+  const came = await eventually(isNew, DELIVERY_WITHIN_MS).catch(() => undefined);
+  await pause(BETWEEN_MS);
+  return came !== undefined;
+}
+
+/** The chain grows from then on, whoever was stopped with a lock of the drain's. */
+async function judgeChain({ stage, where }: Act, withinMs: number): Promise<void> {
+  const { book, watcher } = stage;
+  await pause(100);
+  const head = watcher.last?.headSeq ?? -1;
+  const grows = (): boolean => (watcher.last?.headSeq ?? -1) > head;
+  const fault = await eventually(grows, withinMs, `a record after ${head}`).then(
+    () => undefined,
+    (error: Error) => error.message,
+  );
+  book.tested('the chain goes on', where, fault);
 }
 
 const stopped: Scenario = async (act) => {
@@ -112,20 +129,25 @@ const stopped: Scenario = async (act) => {
   const lease = dice.pick([CONTROLLER_LEASE, SINK_LEASE, SINK_LEASE]);
   await pause(dice.between(0, 500));
   const { replica } = await stage.leader(lease);
-  const inMiddle = lease === SINK_LEASE && (await deliveryUnderWay(stage, replica)) === true;
+  // Either way nothing of it is on its way to the sink when it is stopped.
+  const inMiddle = lease === SINK_LEASE && (await deliveryUnderWay(stage, replica));
+  const isQuiet = inMiddle || (await betweenDeliveries(stage, replica));
   const held = leasesOf(stage, replica);
   let tookMs = 0;
   await replica.whileExcused(async () => {
     const stoppedMs = performance.now();
     replica.server.signal('SIGSTOP');
     try {
+      const judging = judgeChain(act, CHAIN_STOPPED_MS);
       tookMs = await judgeTakeovers(act, held, stoppedMs);
+      await judging;
       // The other one goes on from where the cursor is, and moves it.
       await pause(dice.between(500, 2_000));
     } finally {
       // The answer is there when it goes on: what it writes then must not count.
       stage.receiver.answer();
-      stage.continued.push({ replica: replica.name, atMs: performance.now() });
+      const atMs = performance.now();
+      if (!isQuiet) stage.continued.push({ replica: replica.name, atMs });
       replica.server.signal('SIGCONT');
     }
   });
@@ -278,7 +300,7 @@ export const SCENARIOS = {
   'leader-stopped': {
     play: stopped,
     what: 'the leader is stopped past its lease, and continued',
-    tests: ['the lease goes on'],
+    tests: ['the lease goes on', 'the chain goes on'],
   },
   'leader-cut-off': {
     play: cutOff,

@@ -7,6 +7,7 @@ import type { Continued } from './acting.js';
 import type { Book } from './guarantees.js';
 import { Receiver } from './receiver.js';
 import { type Held, Watcher } from './watcher.js';
+import { installWitness } from './witness.js';
 
 export const SINK = 'chaos';
 export const CONTROLLER_LEASE = 'controller';
@@ -48,6 +49,7 @@ export class Stage {
     ];
     const site = await Site.start({ replicas, extra });
     const { cluster, database } = site.halo;
+    await installWitness(database);
     const watcher = new Watcher(cluster.server.superuserUrl(database.name), SINK);
     const stage = new Stage(site, receiver, watcher, book);
     await stage.learnNames();
