@@ -21,8 +21,15 @@ t.teardown(() => cluster.stop());
 t.jobs = 4;
 
 const TTL_MS = 1_000;
+/** A candidate that hears hints asks for leases of 15 s each five. */
+const IDLE_MS = 6_000;
 /** A claim for that long waits for two seconds. */
 const LONG_TTL_MS = 6_000;
+
+/** The test itself is what keeps the process. */
+function systemDelay(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
 
 function openLeases(t: Test, url: string): PostgresLeases {
   const leases = new PostgresLeases({
@@ -134,13 +141,19 @@ interface Candidate {
   readonly ended: Fence[];
 }
 
-function elect(t: Test, name: string, url: string, ttlMs = TTL_MS): Candidate {
-  const data = termBoardData(['l']);
+function elect(
+  t: Test,
+  name: string,
+  url: string,
+  ttlMs = TTL_MS,
+  leases: readonly string[] = ['l'],
+): Candidate {
+  const data = termBoardData(leases);
   const board = new TermBoard(data, systemClock);
   const begun: Fence[] = [];
   const ended: Fence[] = [];
   const elector = new Elector({
-    leases: ['l'],
+    leases,
     replica: name,
     store: openLeases(t, url),
     timing: leaseTiming(ttlMs),
@@ -234,4 +247,51 @@ t.test('an operator’s DELETE, UPDATE or LOCK of the row harms nobody but the l
   const done = await codeOf(() => view.commit({ fence }, () => ({ appends: [unkeyed('s', 2)] })));
   t.equal(done, undefined);
   t.same(view.bodies('s'), [body(1), body(2)]);
+});
+
+t.test('fifty leases are one connection, and an idle elector asks seldom', async (t) => {
+  const database = await cluster.database();
+  const names = Array.from({ length: 50 }, (_, index) => `l${index}`);
+  const proxy = await TcpProxy.start(cluster.server);
+  t.teardown(() => proxy.stop());
+  let statements = 0;
+  proxy.watch((chunk) => {
+    if (chunk.includes('INSERT INTO halo_leases')) statements += 1;
+    return 'pass';
+  });
+  const leader = elect(t, 'a', database.url, 15_000, names);
+  await until('it leads everywhere', () => leader.begun.length === names.length);
+  const idle = elect(t, 'b', proxy.urlOf(database.url), 15_000, names);
+  await until('the other has asked', () => statements > 0);
+  await systemDelay(500);
+  const before = statements;
+  await systemDelay(IDLE_MS);
+  const perLease = (statements - before) / (IDLE_MS / 1_000) / names.length;
+  t.ok(perLease < 1, `${perLease} statements a second for each lease`);
+  t.ok(statements - before <= 3, `${statements - before} statements in ${IDLE_MS} ms for all`);
+  t.equal(proxy.connections, 1, 'over one connection');
+  t.same(idle.begun, []);
+});
+
+t.test('an elector keeps its lease while every connection of the pool is held up', async (t) => {
+  const database = await cluster.database();
+  const { begun, ended } = elect(t, 'a', database.url);
+  await until('it leads', () => begun.length === 1);
+  const holding = await openSession(t, database.url);
+  await holding.query('BEGIN');
+  await holding.query(`SELECT pg_advisory_xact_lock(${lockNumber('s')})`);
+  const store = openStore(t, database.url);
+  const view = await View.replay(store, ['s']);
+  const writes = Array.from({ length: 40 }, (_, index) =>
+    codeOf(() =>
+      view.store.commit({ streams: ['s'], position: view.position }, () => ({
+        appends: [unkeyed('s', index)],
+      })),
+    ),
+  );
+  await systemDelay(3 * TTL_MS);
+  t.same(ended, [], 'three lives of the lease later');
+  t.equal(begun.length, 1);
+  await holding.query('COMMIT');
+  await Promise.all(writes);
 });
