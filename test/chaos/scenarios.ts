@@ -87,7 +87,7 @@ const killed: Scenario = async (act) => {
     const how = await replica.server.stop('SIGKILL');
     if (how !== 'SIGKILL') throw new FaultAbsent(`the leader ended with ${how}`);
     if (held.length === 0) throw new FaultAbsent('the leader had no lease when it was killed');
-    await judgeChain(act, CHAIN_WITHIN_MS - 100);
+    await judgeChain(act, replica, CHAIN_WITHIN_MS - 100);
     const tookMs = await judgeTakeovers(act, held, killedMs);
     text = `${replica.name} died of SIGKILL with ${held.length} leases; taken over in ${tookMs} ms`;
     await replica.replace('SIGKILL');
@@ -111,12 +111,21 @@ async function betweenDeliveries({ receiver }: Stage, { name }: Replica): Promis
   return came !== undefined;
 }
 
-/** The chain grows from then on, whoever was stopped with a lock of the drain's. */
-async function judgeChain({ stage, where }: Act, withinMs: number): Promise<void> {
-  const { book, watcher } = stage;
+/** What is done elsewhere is chained, whoever went down with a lock of the drain's. */
+async function judgeChain(
+  { stage, where }: Act,
+  { name }: Replica,
+  withinMs: number,
+): Promise<void> {
+  const { book, watcher, site } = stage;
+  const other = site.replicas.find((one) => one.name !== name);
   await pause(100);
   const head = watcher.last?.headSeq ?? -1;
   const grows = (): boolean => (watcher.last?.headSeq ?? -1) > head;
+  // The clients may all wait for the one that is down, and leave nothing to be chained.
+  void other?.server
+    .admin('POST', '/api/v1/enrollment-tokens', { user: 'chaos' })
+    .catch(() => undefined);
   const fault = await eventually(grows, withinMs, `a record after ${head}`).then(
     () => undefined,
     (error: Error) => error.message,
@@ -138,7 +147,7 @@ const stopped: Scenario = async (act) => {
     const stoppedMs = performance.now();
     replica.server.signal('SIGSTOP');
     try {
-      const judging = judgeChain(act, CHAIN_STOPPED_MS);
+      const judging = judgeChain(act, replica, CHAIN_STOPPED_MS);
       tookMs = await judgeTakeovers(act, held, stoppedMs);
       await judging;
       // The other one goes on from where the cursor is, and moves it.
