@@ -80,6 +80,7 @@ t.test('who delivers while another leads is seen, the delivery under way excepte
     actedDeposed(deliveries, looks, 'l', replicaOf, continued);
   t.same(judge([by('r1', 900), by('r2', 1_900)]), [], 'each in its term');
   t.same(judge([by('r1', 1_100)]), [], 'it had it a moment ago');
+  t.same(judge([by('r2', 999.5)]), [], 'it has it before anybody has looked');
   t.same(judge([by('r1', 1_900)]), ['r1 delivered 1 to 2 while r2 led']);
   t.same(judge([by('r1', 1_900)], [{ replica: 'r1', atMs: 1_890 }]), [], 'it was under way');
   t.equal(

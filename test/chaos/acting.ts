@@ -37,7 +37,10 @@ export function actedDeposed(
   });
 }
 
-/** The other replica that held the lease in every look shortly before; undefined: there is none. */
+/**
+ * The other replica that held the lease in every look shortly before and in the one after: who has
+ * just taken it may act before anybody has looked. undefined: there is none.
+ */
 function holderBefore(
   looks: readonly Look[],
   lease: string,
@@ -45,9 +48,12 @@ function holderBefore(
   replica: string,
   replicaOf: ReplicaOf,
 ): string | undefined {
+  const after = looks.find(({ askedMs }) => askedMs >= atMs);
+  if (after === undefined) return undefined;
   let other: string | undefined;
   for (const look of looks) {
-    if (look.askedMs < atMs - ON_ITS_WAY_MS || look.seenMs > atMs) continue;
+    const isBefore = look.askedMs >= atMs - ON_ITS_WAY_MS && look.seenMs <= atMs;
+    if (!isBefore && look !== after) continue;
     const held = look.leases.get(lease);
     if (held === undefined || held.remainingMs <= 0) return undefined;
     other = replicaOf(held.holder);
